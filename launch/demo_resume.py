@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from ppo_bench.common.cli import Parser, exit_code
-from ppo_bench.common.errors import Failed
+from ppo_bench.common.errors import RunError
 from ppo_bench.runners import checkpoint
 
 STEPS, EVERY = 100_000, 20
@@ -52,16 +52,16 @@ def _command(words: list[str], outputs: Path) -> list[str]:
 
 
 def _finished(command: list[str], about: str) -> Path:
-    """Run `command` to its end and return the run's folder. Raises `Failed` if the command fails."""
+    """Run `command` to its end and return the run's folder. Raises `RunError` if the command fails."""
     print(f"== {about}\n   {_shown(command)}", flush=True)
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
-        raise Failed(done.stderr.strip())
+        raise RunError(done.stderr.strip())
     return Path(done.stdout.split()[-1])
 
 
 def _kill_in_the_middle(command: list[str], outputs: Path) -> None:
-    """Start a training and kill it once it has written half of its rows. Raises `Failed` if it ends before that."""
+    """Start a training and kill it once it has written half of its rows. Raises `RunError` if it ends before that."""
     print(f"== once more, in another folder; kill -9 in the middle\n   {_shown(command)}", flush=True)
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         while process.poll() is None:
@@ -73,7 +73,7 @@ def _kill_in_the_middle(command: list[str], outputs: Path) -> None:
                 process.wait()
                 return
             time.sleep(0.05)
-    raise Failed("the training ended before it could be killed")
+    raise RunError("the training ended before it could be killed")
 
 
 def _shown(command: list[str]) -> str:

@@ -27,7 +27,7 @@ from ppo_bench.commands.report.groups import FRAMEWORKS
 from ppo_bench.commands.report.statistics import mean_band
 from ppo_bench.common.cli import Parser, exit_code
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.progress import say
+from ppo_bench.common.progress import print_status
 from ppo_bench.mathematics.precision import PRECISIONS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -75,7 +75,7 @@ def take_in(folders: Sequence[str], out: Path) -> None:
     runs = [run for run in finished if run.final_return_mean is not None]
     for run in finished:
         if run.final_return_mean is None:
-            say(f"warning: left out: {run.folder}: no episode has ended")
+            print_status(f"warning: left out: {run.folder}: no episode has ended")
     if not runs:
         raise ConfigError(f"{' '.join(folders)}: no finished run of a campaign (experiment=campaign/...) is there")
     _check_alike(runs)

@@ -3,9 +3,9 @@
 
 import sys
 
-from ppo_bench.common.cli import exit_code, find_modules_here
+from ppo_bench.common.cli import add_cwd_to_path, exit_code
 from ppo_bench.sweeps.slurm.submit import main
 
 if __name__ == "__main__":
-    find_modules_here()  # as the jobs do, so that runs have the same folders
+    add_cwd_to_path()  # as the jobs do, so that runs have the same folders
     sys.exit(exit_code(main, sys.argv[1:]))

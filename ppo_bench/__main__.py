@@ -20,9 +20,9 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from ppo_bench.common.cli import exit_code
-from ppo_bench.common.errors import ConfigError, Failed, Interrupted, one_line
-from ppo_bench.common.launched import launched
+from ppo_bench.common.errors import ConfigError, RunError, RunInterrupted, one_line
 from ppo_bench.common.paths import CONF
+from ppo_bench.common.rank_info import read_rank_info
 from ppo_bench.configuration.compose import config_error
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import job_config
@@ -34,13 +34,13 @@ _STARTED_AT = time.perf_counter()
 
 def main(arguments: list[str]) -> int:
     """Train, or do what else Hydra is asked for, and return the exit code."""
-    told = launched()
+    rank_info = read_rank_info()
     if {"-m", "--multirun"} & set(arguments):
-        if told:
+        if rank_info:
             raise ConfigError("-m starts the processes of each run itself: leave out torchrun")
         # Hydra's parser takes no overrides on both sides of an option.
         arguments = ["-m", *(word for word in arguments if word not in ("-m", "--multirun"))]
-    elif told and told.rank > 0:
+    elif rank_info and rank_info.rank > 0:
         arguments = [*arguments, "hydra.output_subdir=null"]  # rank 0 alone writes
     return application(arguments)
 
@@ -74,7 +74,7 @@ def application(arguments: Sequence[str], program: str = "ppo_bench") -> int:
     except KeyboardInterrupt as error:
         if "-m" not in arguments:
             raise
-        raise Interrupted("the sweep stopped; the same command goes on with what is missing") from error
+        raise RunInterrupted("the sweep stopped; the same command goes on with what is missing") from error
     except Exception as error:  # Hydra passes on any error of its parser and its YAML files
         if codes or isinstance(error, BrokenPipeError):
             raise
@@ -83,7 +83,7 @@ def application(arguments: Sequence[str], program: str = "ppo_bench") -> int:
         if "-m" in arguments and not isinstance(error, (HydraException, OmegaConfBaseException, OSError, ValueError)):
             from ppo_bench.sweeps.slurm.commands import refusal
 
-            failure = Failed(f"the launcher failed: {type(error).__name__}: {one_line(error)}")
+            failure = RunError(f"the launcher failed: {type(error).__name__}: {one_line(error)}")
             raise refusal(error) if "sbatch: error" in str(error) else failure from error
         raise config_error(error, arguments) from error
     finally:
@@ -109,9 +109,9 @@ def _environment(name: str, value: str | None) -> Iterator[None]:
 
 def _train(config: Config, folders: list[Path]) -> int:
     """Train the run or the runs of a configuration, print their `folders`, and put them into this list."""
-    from ppo_bench.runs.group import require_launched
+    from ppo_bench.runs.distributed import require_world_size
 
-    require_launched(config)
+    require_world_size(config)
     with _signals_as_ctrl_c():
         from ppo_bench.runs.train import train
 

@@ -7,7 +7,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from ppo_bench.envs.base import Step
+from ppo_bench.envs.base import EnvStep
 
 
 def lives(env: gymnasium.Env[Any, Any]) -> int:
@@ -20,7 +20,7 @@ def ale(env: gymnasium.Env[Any, Any]) -> Any:
     return env.unwrapped.ale  # type: ignore[attr-defined]
 
 
-def copy(step: Step) -> Step:
+def copy(step: EnvStep) -> EnvStep:
     """The step with arrays of its own, which the environment does not write again."""
     return step.map(np.copy)
 

@@ -34,9 +34,9 @@ class ResetsBeginEachRollout(Ppo):
     """The last steps of the rollout before are forgotten."""
 
     def steps_that_count(self, done: np.ndarray) -> np.ndarray:
-        valid = super().steps_that_count(done)
-        valid[:: self.hp.num_steps] = True
-        return valid
+        value_mask = super().steps_that_count(done)
+        value_mask[:: self.hp.num_steps] = True
+        return value_mask
 
 
 class OtherObservationsCount(Ppo):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from gymnasium import spaces
 
-from ppo_bench.envs.base import Seen, Step
+from ppo_bench.envs.base import EnvStep, PolicyInput
 
 
 class Probe:
@@ -26,14 +26,14 @@ class Probe:
         self.num_envs = num_envs
         self.observation_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
 
-    def reset(self, seeds: Sequence[int]) -> Seen:
+    def reset(self, seeds: Sequence[int]) -> PolicyInput:
         self.rng = np.random.default_rng(seeds[0])
         self.step_in_episode = np.zeros(self.num_envs, int)
         self.done = np.zeros(self.num_envs, bool)
         self.signs = self.rng.choice([-1.0, 1.0], self.num_envs)
-        return Seen(self._obs())
+        return PolicyInput(self._obs())
 
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         reset = self.done
         rewards = np.where(reset, 0.0, self.reward(actions)).astype(np.float32)
         self.step_in_episode = np.where(reset, 0, self.step_in_episode + 1)
@@ -41,7 +41,7 @@ class Probe:
         self.done = self.step_in_episode == self.length
         never = np.zeros_like(self.done)
         terminated, truncated = (never, self.done) if self.ends_by_truncation else (self.done, never)
-        return Step(self._obs(), rewards, terminated, truncated, self.done, rewards)
+        return EnvStep(self._obs(), rewards, terminated, truncated, self.done, rewards)
 
     def _obs(self) -> np.ndarray:
         return self.observation().astype(np.float32)[:, None]

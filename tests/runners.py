@@ -15,10 +15,10 @@ from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.mathematics.arrays import Arrays
-from ppo_bench.mathematics.distributions import Head
+from ppo_bench.mathematics.distributions import PolicyOutputs
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.torch.ops import TorchOps
-from ppo_bench.runners.base import Episode, Metrics, Problem, Runner
+from ppo_bench.runners.base import Episode, Metrics, Runner, TrainingSpec
 
 FRAMEWORKS = sorted(path.stem for path in (CONF / "framework").glob("*.yaml"))
 ACTING = [name for name in FRAMEWORKS if name != "torch_compile"]
@@ -31,22 +31,22 @@ def composed(*overrides: str) -> Config:
     return load_config(overrides)
 
 
-def problem_for(env: VectorEnv | GraphEnv, num_iterations: int, overrides: Sequence[str]) -> Problem:
+def problem_for(env: VectorEnv | GraphEnv, num_iterations: int, overrides: Sequence[str]) -> TrainingSpec:
     """`env` with the hyperparameters, network and precision of a configuration."""
     config = composed(f"ppo.num_envs={env.num_envs}", "backend=gymnasium", *overrides)
-    return dataclasses.replace(config.problem(env), num_iterations=num_iterations, device="cpu")
+    return dataclasses.replace(config.training_spec(env), num_iterations=num_iterations, device="cpu")
 
 
-def runner_for(framework: str, problem: Problem) -> Runner[Any]:
+def runner_for(framework: str, spec: TrainingSpec) -> Runner[Any]:
     """The runner of a framework with the options of its YAML file."""
-    return composed(f"framework={framework}", "backend=gymnasium").framework.runner(problem)
+    return composed(f"framework={framework}", "backend=gymnasium").framework.runner(spec)
 
 
-def train(framework: str, problem: Problem, seed: int = 1) -> Arrays:
-    """All iterations of `problem`; what the runner exports at the end."""
-    runner = runner_for(framework, problem)
+def train(framework: str, spec: TrainingSpec, seed: int = 1) -> Arrays:
+    """All iterations of `spec`; what the runner exports at the end."""
+    runner = runner_for(framework, spec)
     state = runner.init(seed)
-    for _ in range(problem.num_iterations):
+    for _ in range(spec.num_iterations):
         state, _, _ = runner.step(state)
     arrays = runner.export(state)
     runner.close()
@@ -69,7 +69,7 @@ def played(
     return arrays, rows, finished
 
 
-def head_and_values(network: NetworkSpec, arrays: Arrays, observations: np.ndarray) -> tuple[Head, np.ndarray]:
+def head_and_values(network: NetworkSpec, arrays: Arrays, observations: np.ndarray) -> tuple[PolicyOutputs, np.ndarray]:
     """The policy's head and the values of exported parameters, by PyTorch in float64."""
     params = {p.name: torch.from_numpy(arrays[f"params.{p.name}"]).double() for p in network.parameters}
     obs = torch.from_numpy(network.arrange(observations))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from gymnasium import spaces
 
-from ppo_bench.envs.base import Seen, Step, VectorEnv
+from ppo_bench.envs.base import EnvStep, PolicyInput, VectorEnv
 
 
 class Recorder:
@@ -18,15 +18,15 @@ class Recorder:
         self.env, self.masks_actions = env, env.masks_actions
         self.num_envs, self.observation_space, self.action_space = env.num_envs, env.observation_space, env.action_space
         self.obs: list[np.ndarray] = []
-        self.steps: list[Step] = []
+        self.steps: list[EnvStep] = []
         self.actions: list[np.ndarray] = []
 
-    def reset(self, seeds: Sequence[int]) -> Seen:
+    def reset(self, seeds: Sequence[int]) -> PolicyInput:
         seen = self.env.reset(seeds).map(np.copy)
         self.obs.append(seen.obs)
         return seen
 
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         step = self.env.step(actions).map(np.copy)
         self.actions.append(np.array(actions))
         self.steps.append(step)
@@ -53,17 +53,17 @@ class RandomScenes:
             spaces.Box(-np.inf, np.inf, (2,), np.float32) if continuous else spaces.Discrete(3)
         )
 
-    def reset(self, seeds: Sequence[int]) -> Seen:
+    def reset(self, seeds: Sequence[int]) -> PolicyInput:
         self.rng = np.random.default_rng(list(seeds))
         self.done = np.zeros(self.num_envs, bool)
-        return Seen(self._obs())
+        return PolicyInput(self._obs())
 
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         rewards = np.where(self.done, 0.0, self.rng.normal(size=self.num_envs)).astype(np.float32)
         terminated = (self.rng.random(self.num_envs) < 0.15) & ~self.done
         truncated = (self.rng.random(self.num_envs) < 0.15) & ~self.done & ~terminated
         self.done = terminated | truncated
-        return Step(self._obs(), rewards, terminated, truncated, self.done, rewards)
+        return EnvStep(self._obs(), rewards, terminated, truncated, self.done, rewards)
 
     def _obs(self) -> np.ndarray:
         shape = (self.num_envs, *self.observation_space.shape)
@@ -81,7 +81,7 @@ class Ends(RandomScenes):
     count: np.ndarray
     resets: np.ndarray
 
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         step = super().step(actions)
         self.count = np.where(self.resets, 0, self.count + 1)
         ends = self.count == 3
@@ -89,7 +89,7 @@ class Ends(RandomScenes):
         first = np.arange(2) == 0
         return step._replace(terminated=ends & first, truncated=ends & ~first, episode_over=ends)
 
-    def reset(self, seeds: Sequence[int]) -> Seen:
+    def reset(self, seeds: Sequence[int]) -> PolicyInput:
         self.count, self.resets = np.zeros(2, int), np.zeros(2, bool)
         return super().reset(seeds)
 
@@ -106,16 +106,16 @@ class Endings:
     def __init__(self, observations: spaces.Box, actions: spaces.Space, num_steps: int, rules: bool = False) -> None:
         self.observation_space, self.action_space, self.num_steps = observations, actions, num_steps
         self.masks_actions = rules
-        self.seen: list[Seen] = []
-        self.steps: list[Step] = []
+        self.policy_inputs: list[PolicyInput] = []
+        self.steps: list[EnvStep] = []
         self.actions: list[np.ndarray] = []
 
-    def reset(self, seeds: Sequence[int]) -> Seen:
+    def reset(self, seeds: Sequence[int]) -> PolicyInput:
         self.rng, self.resets = np.random.default_rng(list(seeds)), np.zeros(4, bool)
-        self.seen, self.steps, self.actions = [], [], []
+        self.policy_inputs, self.steps, self.actions = [], [], []
         return self._see()
 
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         kinds, ends = self.rng.integers(4, size=4), self.rng.random(4) < 0.2
         place = len(self.steps) % self.num_steps
         if place == 0:
@@ -128,13 +128,13 @@ class Endings:
         rewards = np.where(self.resets, 0.0, self.rng.normal(size=4)).astype(np.float32)
         # The kinds: 0 for good, 1 by a time limit, 2 by a lost life, 3 for good at the time limit.
         terminated, truncated = ends & (kinds != 1), ends & np.isin(kinds, (1, 3))
-        step = Step(self._see().obs, rewards, terminated, truncated, ends & (kinds != 2), rewards)
+        step = EnvStep(self._see().obs, rewards, terminated, truncated, ends & (kinds != 2), rewards)
         self.resets = ends
         self.steps.append(step)
         self.actions.append(np.array(actions))
         return step._replace(**self._rules())
 
-    def _see(self) -> Seen:
+    def _see(self) -> PolicyInput:
         """New observations, kept with the rules of this moment, whether or not those are told."""
         shape, kind = (4, *self.observation_space.shape), self.observation_space.dtype
         if kind == np.uint8:
@@ -143,16 +143,20 @@ class Endings:
             obs = self.rng.random(shape) < 0.3
         else:
             obs = self.rng.normal(size=shape).astype(np.float32)
-        acts, legal = np.ones(4, bool), np.ones((4, sum(self._choices)), bool)
+        policy_mask, action_mask = np.ones(4, bool), np.ones((4, sum(self._choices)), bool)
         if self.masks_actions:
-            acts = self.rng.random(4) < 0.7
+            policy_mask = self.rng.random(4) < 0.7
             illegal = [np.arange(n) == self.rng.integers(n, size=(4, 1)) for n in self._choices]
-            legal = ~np.concatenate(illegal, 1) | ~acts[:, None]
-        self.seen.append(Seen(obs, acts, legal))
-        return Seen(obs, **self._rules())
+            action_mask = ~np.concatenate(illegal, 1) | ~policy_mask[:, None]
+        self.policy_inputs.append(PolicyInput(obs, policy_mask, action_mask))
+        return PolicyInput(obs, **self._rules())
 
     def _rules(self) -> dict[str, np.ndarray]:
-        return {"acts": self.seen[-1].acts, "legal": self.seen[-1].legal} if self.masks_actions else {}
+        return (
+            {"policy_mask": self.policy_inputs[-1].policy_mask, "action_mask": self.policy_inputs[-1].action_mask}
+            if self.masks_actions
+            else {}
+        )
 
     @property
     def _choices(self) -> list[int]:

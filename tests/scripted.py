@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from gymnasium import spaces
 
-from ppo_bench.envs.base import Seen, Step
+from ppo_bench.envs.base import EnvStep, PolicyInput
 from ppo_bench.mathematics.arrays import Arrays
+from ppo_bench.runners.array_specs import normalization_arrays
 from ppo_bench.runners.base import Episode
-from ppo_bench.runners.declared import normalization_arrays
 from ppo_bench.runners.host_envs import HostEnvs
 from tests.runners import problem_for
 
@@ -18,7 +18,7 @@ GAMMA = 0.5
 WILD = 1000.0
 """What only a masked observation or reward may hold."""
 
-Act = Callable[[int, Seen], np.ndarray]
+Act = Callable[[int, PolicyInput], np.ndarray]
 
 
 class Script:
@@ -33,7 +33,7 @@ class Script:
         terminated: Sequence[Sequence[int]] = (),
         truncated: Sequence[Sequence[int]] = (),
         lost_lives: Sequence[Sequence[int]] = (),
-        acts: Sequence[Sequence[int]] = (),
+        policy_mask: Sequence[Sequence[int]] = (),
     ) -> None:
         self.num_envs = 2
         self.observation_space = spaces.Box(-np.inf, np.inf, (1,), np.float32)
@@ -44,29 +44,29 @@ class Script:
         self.terminated, self.truncated, self.lost_lives = (
             np.array(flags or np.zeros(rows), bool) for flags in (terminated, truncated, lost_lives)
         )
-        self.acts = np.array(acts, bool) if acts else None
+        self.policy_mask = np.array(policy_mask, bool) if policy_mask else None
         self.seeds: list[list[int]] = []
         self.actions: list[np.ndarray] = []
 
-    def reset(self, seeds: Sequence[int]) -> Seen:
+    def reset(self, seeds: Sequence[int]) -> PolicyInput:
         self.seeds.append(list(seeds))
         self.row = 0
-        return Seen(self.obs[0])
+        return PolicyInput(self.obs[0])
 
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         self.actions.append(actions.copy())
         self.row += 1
         row = self.row
         over = (self.terminated[row] | self.truncated[row]) & ~self.lost_lives[row]
         # What is learnt from is a tenth of the game's own reward, so that the two cannot be mistaken.
-        return Step(
+        return EnvStep(
             self.obs[row],
             self.rewards[row] / 10,
             self.terminated[row],
             self.truncated[row],
             over,
             self.rewards[row],
-            None if self.acts is None else self.acts[row],
+            None if self.policy_mask is None else self.policy_mask[row],
         )
 
     def close(self) -> None:
@@ -81,27 +81,27 @@ def host(env: Script, num_steps: int, norm_obs: bool = False, norm_reward: bool 
 
 def begun(envs: HostEnvs) -> Arrays:
     """Environments that have seen nothing."""
-    return envs.start({array.name: array.filled() for array in normalization_arrays((1,))}, 1, 0)
+    return envs.reset({array.name: array.default() for array in normalization_arrays((1,))}, 1, 0)
 
 
 def collect(envs: HostEnvs, state: Arrays, act: Act) -> tuple[Arrays, Arrays, list[Episode]]:
     """The state after one rollout, its flags `[T, N]` and the episodes that ended."""
     state, rollout = envs.begin(state)
     for t in range(len(rollout["rewards"])):
-        state, rollout = envs.step(state, rollout, t, act(t, envs.seen(state)))
+        state, rollout = envs.step(state, rollout, t, act(t, envs.policy_input(state)))
     state, ended = envs.end(state, rollout)
     return state, dict(ended.flags), ended.episodes
 
 
-def idle(t: int, seen: Seen) -> np.ndarray:
+def idle(t: int, policy_input: PolicyInput) -> np.ndarray:
     return np.zeros(2, int)
 
 
-def watch(kept: list[Seen]) -> Act:
+def watch(kept: list[PolicyInput]) -> Act:
     """An `act` that notes what it sees."""
 
-    def act(t: int, seen: Seen) -> np.ndarray:
-        kept.append(Seen(*(None if array is None else array.copy() for array in seen)))
+    def act(t: int, policy_input: PolicyInput) -> np.ndarray:
+        kept.append(PolicyInput(*(None if array is None else array.copy() for array in policy_input)))
         return np.zeros(2, int)
 
     return act

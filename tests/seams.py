@@ -8,7 +8,7 @@ from typing import Any
 from ppo_bench.algorithms.base import Hyperparameters, Metric, Statistic, Targets
 from ppo_bench.algorithms.ppo import Ppo
 from ppo_bench.mathematics.weights import Parameter
-from ppo_bench.networks.network import Carry, NetworkSpec, Outputs
+from ppo_bench.networks.network import Carry, NetworkOutputs, NetworkSpec
 from ppo_bench.networks.spec import Mlp
 
 LEVELLED = ["algorithm._target_=tests.seams.Levelled", "algorithm.name=levelled"]
@@ -31,7 +31,7 @@ class Levelled(Ppo):
     batch_metrics = (*Ppo.batch_metrics, Metric("transitions", "charts/transitions"))
     loss_metrics = (*Ppo.loss_metrics, Metric("level_loss", "losses/level"))
 
-    def learnt(self, network: NetworkSpec) -> tuple[Parameter, ...]:
+    def parameters(self, network: NetworkSpec) -> tuple[Parameter, ...]:
         return (Parameter("level", (), None),)
 
     def frozen(self, network: NetworkSpec) -> tuple[Parameter, ...]:
@@ -42,7 +42,7 @@ class Levelled(Ppo):
 
     def targets(self, ops: Any, network: Any, hp: Any, arrays: Any, statistics: Any, rollout: Any) -> Targets:
         targets = super().targets(ops, network, hp, arrays, statistics, rollout)
-        seen = statistics["transitions"] + ops.xp.sum(rollout["valid"])
+        seen = statistics["transitions"] + ops.xp.sum(rollout["value_mask"])
         return targets._replace(statistics={"transitions": seen}, metrics={**targets.metrics, "transitions": seen})
 
     def loss(self, ops: Any, network: Any, hp: Any, arrays: Any, head: Any, values: Any, batch: Any) -> tuple[Any, Any]:
@@ -74,9 +74,9 @@ class Averaging(NetworkSpec):
     behind: NetworkSpec
     """The network that sees the mean."""
 
-    def forward(self, ops: Any, params: Any, obs: Any, carry: Any, start: Any) -> Outputs:
+    def forward(self, ops: Any, params: Any, obs: Any, carry: Any, episode_start: Any) -> NetworkOutputs:
         share = 1.0 / (1.0 + ops.xp.exp(-params["fading"]))
-        mean = share * carry["mean"] * (1.0 - start[:, None]) + (1.0 - share) * obs
+        mean = share * carry["mean"] * (1.0 - episode_start[:, None]) + (1.0 - share) * obs
         return self.behind.forward(ops, params, mean, {}, None)._replace(carry={"mean": mean})
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ppo_bench.common.values import env_of
+from ppo_bench.common.values import env_name_and_id
 
 FRAMEWORKS = ("torch_eager", "torch_compile", "jax_xla")
 SPEEDS = {"torch_eager": 10_000.0, "torch_compile": 15_000.0, "jax_xla": 30_000.0}
@@ -19,7 +19,7 @@ IDS = {"cartpole": "CartPole-v1", "acrobot": "Acrobot-v1", "breakout": "Breakout
 RETURNS = {"cartpole": (20.0, 490.0), "acrobot": (-500.0, -86.0), "breakout": (1.7, 400.0), "pong": (-20.7, 20.0)}
 """At the beginning and at the end."""
 BATCH = 512
-NOT_TRAINED = ("name", "seed", "num_seeds", "rerun", "outputs")
+NOT_HASHED = ("name", "seed", "num_seeds", "rerun", "outputs")
 """Root keys that are no part of an identity."""
 
 ABOUT: dict[str, Any] = {
@@ -94,9 +94,9 @@ def write_run(
         },
     )  # fmt: skip
     config = about["config"]
-    trained = {key: value for key, value in config.items() if key not in NOT_TRAINED}
+    trained = {key: value for key, value in config.items() if key not in NOT_HASHED}
     task = {key: value for key, value in config["env"].items() if key not in ("name", "ids", "id")}
-    trained["env"] = {"id": env_of(config)[1], **task}
+    trained["env"] = {"id": env_name_and_id(config)[1], **task}
     trained["checkpoint"] = {"every_iterations": config["checkpoint"]["every_iterations"]}
     about["identity"] = trained | {"revision": 2}
     path = outputs / (folder or f"default/{env}-gymnasium-{framework}-0a1b2c3d/seed{seed}")

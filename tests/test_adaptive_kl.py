@@ -27,9 +27,9 @@ PENDULUM = ["env=pendulum", "ppo.num_envs=4", "ppo.num_steps=64", "ppo.num_minib
 def test_the_factor_by_hand(ns: Namespace) -> None:
     # Above twice 0.01 it falls, below half of it it rises, between them and on the borders it stays.
     divergences = [0.0201, 0.02, 0.01, 0.005, 0.0049, 0.0]
-    factors = ns.run(ppo.adapted_factor, [1.0] * 6, divergences, 0.01, 0.1, 10.0)
+    factors = ns.run(ppo.adapt_lr_factor, [1.0] * 6, divergences, 0.01, 0.1, 10.0)
     assert_allclose(factors, [2 / 3, 1.0, 1.0, 1.0, 1.5, 1.5], rtol=1e-15)
-    bounded = ns.run(ppo.adapted_factor, [9.0, 0.12], [0.0, 1.0], 0.01, 0.1, 10.0)
+    bounded = ns.run(ppo.adapt_lr_factor, [9.0, 0.12], [0.0, 1.0], 0.01, 0.1, 10.0)
     assert_allclose(bounded, [10.0, 0.1], rtol=1e-15)
 
 
@@ -61,8 +61,8 @@ def test_every_framework_follows_the_schedule_and_they_agree(first: float, targe
     for framework, backend in [*((name, "gymnasium") for name in ACTING), ("jax_xla", "device")]:
         words = [*PENDULUM, *BOUNDED, f"backend={backend}", f"ppo.learning_rate={first}", f"ppo.adaptive_kl={target}"]
         config = composed(*words, "precision=float64", f"framework={framework}")
-        problem = problem_for(config.backend.make(config.task), 12, [*words, "precision=float64"])
-        rates, divergences = rates_and_divergences(runner_for(framework, problem), 12)
+        spec = problem_for(config.backend.make(config.task), 12, [*words, "precision=float64"])
+        rates, divergences = rates_and_divergences(runner_for(framework, spec), 12)
         assert_allclose(rates, schedule(first, divergences, target), rtol=1e-12)
         assert len(set(rates)) > 2  # else it has shown nothing
         found.append((rates, divergences))
@@ -75,8 +75,8 @@ def test_every_framework_follows_the_schedule_and_they_agree(first: float, targe
 def test_a_restored_runner_goes_on_with_its_learning_rate(framework: str) -> None:
     words = [*PENDULUM, *BOUNDED, "ppo.learning_rate=1e-4", "precision=float64"]
     config = load_config([*words, "backend=gymnasium"])
-    problem = problem_for(config.backend.make(config.task), 12, words)
-    runner, twin = runner_for(framework, problem), runner_for(framework, problem)
+    spec = problem_for(config.backend.make(config.task), 12, words)
+    runner, twin = runner_for(framework, spec), runner_for(framework, spec)
     state = runner.init(1)
     for _ in range(4):
         state, _, _ = runner.step(state)
@@ -89,7 +89,7 @@ def test_a_restored_runner_goes_on_with_its_learning_rate(framework: str) -> Non
 def test_seeds_in_one_program_have_learning_rates_of_their_own() -> None:
     words = [*PENDULUM, *BOUNDED, "framework=jax_xla", "backend=device", "num_seeds=3", "precision=float64"]
     config = load_config(words)
-    runner = config.framework.seeds_runner(config.problem(config.backend.make(config.task)), ())
+    runner = config.framework.seeds_runner(config.training_spec(config.backend.make(config.task)), ())
     state, rates, divergences = runner.init([1, 2, 3]), [], []
     for _ in range(12):
         state, measured = runner.step(state)

@@ -165,13 +165,13 @@ def test_centered_moments_by_hand(ns: Namespace) -> None:
     assert_allclose(variance, [2 / 3], rtol=1e-15)  # (1 + 0 + 1) / 3, not / 2
 
 
-def normalized_advantages(ns: Namespace, advantages: list[float], acts: list[float]) -> np.ndarray:
+def normalized_advantages(ns: Namespace, advantages: list[float], policy_mask: list[float]) -> np.ndarray:
     """Advantages of a minibatch, normalised by its own moments."""
 
-    def function(xp: Any, advantages: Any, acts: Any) -> Any:
-        return ppo.normalize_advantages(xp, advantages, ppo.normalize_masks(xp, acts))
+    def function(xp: Any, advantages: Any, policy_mask: Any) -> Any:
+        return ppo.normalize_advantages(xp, advantages, ppo.normalize_masks(xp, policy_mask))
 
-    return ns.run(function, advantages, acts)
+    return ns.run(function, advantages, policy_mask)
 
 
 def test_normalized_advantages_by_hand(ns: Namespace) -> None:

@@ -174,9 +174,9 @@ def test_actions_are_clipped_or_stretched_to_their_bounds() -> None:
     low, high = np.array([-50.0, 0.0], np.float32), np.array([50.0, 8.0], np.float32)
     actions = np.array([[-1.0, -1.0], [0.5, 0.0], [3.0, 1.0], [-70.0, 9.0]], np.float32)
     for xp in (np, jnp):
-        clipped = ActionBounds(low, high, rescaled=False).within(xp, actions)
+        clipped = ActionBounds(low, high, rescaled=False).to_env_actions(xp, actions)
         assert_array_equal(clipped, [[-1, 0], [0.5, 0], [3, 1], [-50, 8]])
-        stretched = ActionBounds(low, high, rescaled=True).within(xp, actions)
+        stretched = ActionBounds(low, high, rescaled=True).to_env_actions(xp, actions)
         assert_array_equal(stretched, [[-50, 0], [25, 4], [50, 8], [-50, 8]])
         assert np.asarray(stretched).dtype == np.float32
 
@@ -185,7 +185,7 @@ def test_what_is_stretched_stays_within_the_bounds() -> None:
     """Rounding puts -3 + 2 x (0.5 x 3.2) above 0.2 in float32."""
     space = spaces.Box(np.float32(-3.0), np.float32(0.2), (1,), np.float32)
     for xp in (np, jnp):
-        stretched = ActionBounds(space.low, space.high, rescaled=True).within(xp, np.ones((1, 1), np.float32))
+        stretched = ActionBounds(space.low, space.high, rescaled=True).to_env_actions(xp, np.ones((1, 1), np.float32))
         assert_array_equal(stretched, [space.high])
 
 
@@ -194,7 +194,7 @@ def test_environments_are_given_what_is_stretched() -> None:
     env.action_space = spaces.Box(np.array([-4, 0], np.float32), np.array([4, 2], np.float32))
     overrides = ["ppo.num_steps=1", "ppo.num_minibatches=1", "env.rescale_actions=true"]
     envs = HostEnvs(problem_for(env, 1, overrides))
-    collect(envs, begun(envs), lambda t, seen: np.array([[-1, 0.5], [0.25, 7]], np.float32))
+    collect(envs, begun(envs), lambda t, policy_input: np.array([[-1, 0.5], [0.25, 7]], np.float32))
     assert_array_equal(env.actions, [[[-4, 1.5], [1, 2]]])
 
 

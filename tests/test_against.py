@@ -92,11 +92,11 @@ def test_arguments_follow_from_the_configuration() -> None:
 )
 def test_layouts_lead_there_and_back(words: list[str]) -> None:
     config = load_config([*words, *(["env=breakout"] if "rnd" in words[0] else []), "ppo.num_envs=4"])
-    env: Any = config.backend.make(config.task.at_least(1))
-    problem, rng = config.problem(env), np.random.default_rng(1)
+    env: Any = config.backend.make(config.task.with_num_envs(1))
+    spec, rng = config.training_spec(env), np.random.default_rng(1)
     env.close()
-    arrays = {f"params.{p.name}": rng.normal(size=p.shape) for p in problem.parameters}
-    frozen = {f"frozen.{p.name}": np.zeros(p.shape) for p in problem.algorithm.frozen(problem.network)}
+    arrays = {f"params.{p.name}": rng.normal(size=p.shape) for p in spec.parameters}
+    frozen = {f"frozen.{p.name}": np.zeros(p.shape) for p in spec.algorithm.frozen(spec.network)}
     script = "ppo_trxl" if "trxl" in words[0] else words[0].rpartition("/")[2]
     require_same_names(script, arrays | frozen)
     names = SCRIPTS[script].names(arrays | frozen)

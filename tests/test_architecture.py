@@ -21,7 +21,7 @@ SCREEN = 50
 @pytest.mark.parametrize("env", ["cartpole", "hopper", "breakout"])
 def test_a_rollout_step_of_pytorch_on_envpool_is_followed_through_thirteen_files(env: str) -> None:
     config = load_config([f"env={env}", "framework=torch_eager", "backend=envpool", "device=cpu", "ppo.num_steps=64"])
-    runner: Any = config.framework.runner(config.problem(config.backend.make(config.task)))
+    runner: Any = config.framework.runner(config.training_spec(config.backend.make(config.task)))
     state, _, _ = runner.step(runner.init(1))
     _, rollout = runner._envs.begin(state.envs)
     files = {"runners/host.py"}
@@ -32,10 +32,10 @@ def test_a_rollout_step_of_pytorch_on_envpool_is_followed_through_thirteen_files
             files.add(str(path.relative_to(PACKAGE)))
 
     learner = runner._learner.begin(state.learner, 1, 2)
-    with runner._learner.acting():
+    with runner._learner.acting_context():
         sys.setprofile(note)
         try:
-            learner, actions = runner._learner.act(learner, 0, runner._envs.seen(state.envs))
+            learner, actions = runner._learner.act(learner, 0, runner._envs.policy_input(state.envs))
             runner._envs.step(state.envs, rollout, 0, actions)
         finally:
             sys.setprofile(None)

@@ -160,7 +160,7 @@ def test_the_limit_of_frames_counts_those_of_the_reset_and_truncates(monkeypatch
 
 def test_the_contract_is_kept() -> None:
     findings = check_contract(lambda: breakout(2), 150)
-    assert [finding for finding in findings if not finding.kept] == []
+    assert [finding for finding in findings if not finding.holds] == []
     assert len(findings) >= 15
 
 

@@ -17,7 +17,7 @@ from ppo_bench.commands.bench.phases import phases
 from ppo_bench.commands.bench.programs import labels, load, runnable
 from ppo_bench.commands.bench.worker import Program
 from ppo_bench.common.cli import exit_code
-from ppo_bench.common.errors import ConfigError, Failed
+from ppo_bench.common.errors import ConfigError, RunError
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
 from tests.refusals import assert_one_line
@@ -75,7 +75,7 @@ def kills_itself(config: Config) -> Generator[Any, Any, None]:
 
 
 def test_a_program_that_crashes_is_one_line_of_what_happened() -> None:
-    with pytest.raises(Failed, match="was killed by SIGSEGV"):
+    with pytest.raises(RunError, match="was killed by SIGSEGV"):
         Program(kills_itself, load([]))
 
 

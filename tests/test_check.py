@@ -12,7 +12,7 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from ppo_bench.configuration.load import load_config
-from ppo_bench.envs.base import Seen, Step, VectorEnv
+from ppo_bench.envs.base import EnvStep, PolicyInput, VectorEnv
 from ppo_bench.envs.check import Finding, check_contract
 from tests.walks import (
     AllEnvironmentsAreOne,
@@ -57,7 +57,7 @@ ALONE = "an environment follows from its own seed and actions alone"
 
 def broken(findings: list[Finding]) -> dict[str, str]:
     """The evidence of each rule that is not kept."""
-    return {finding.rule: finding.evidence for finding in findings if not finding.kept}
+    return {finding.rule: finding.evidence for finding in findings if not finding.holds}
 
 
 @pytest.mark.parametrize("backend", ["gymnasium", "envpool"])
@@ -88,11 +88,11 @@ def test_plays_are_as_long_as_it_takes_to_see_ends(limit: int, plays: list[int],
     seen: list[int] = []
 
     class Lasting(Walk):
-        def reset(self, seeds: Sequence[int]) -> Seen:
+        def reset(self, seeds: Sequence[int]) -> PolicyInput:
             seen.append(0)
             return super().reset(seeds)
 
-        def step(self, actions: np.ndarray) -> Step:
+        def step(self, actions: np.ndarray) -> EnvStep:
             seen[-1] += 1
             return super().step(actions)
 
@@ -156,14 +156,14 @@ class SameStep:
     def make_one() -> gymnasium.Env:
         return gymnasium.make("CartPole-v1")
 
-    def reset(self, seeds: Sequence[int]) -> Seen:
+    def reset(self, seeds: Sequence[int]) -> PolicyInput:
         obs, _ = self.envs.reset(seed=list(seeds))
-        return Seen(obs)
+        return PolicyInput(obs)
 
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         obs, reward, terminated, truncated, _ = self.envs.step(actions)
         reward = reward.astype(np.float32)
-        return Step(obs, reward, terminated, truncated, terminated | truncated, reward)
+        return EnvStep(obs, reward, terminated, truncated, terminated | truncated, reward)
 
     def close(self) -> None:
         self.envs.close()
@@ -180,5 +180,5 @@ def test_dm_controls_tasks_keep_the_contract(backend: str) -> None:
     """EnvPool itself pays a reward for the reset in this task; its episodes last 1,000 steps."""
     config = load_config(["env=dmc_cartpole_balance", f"backend={backend}"])
     findings = check_contract(lambda: config.backend.make(replace(config.task, num_envs=2)), 1_010)
-    assert {finding.rule: finding.evidence for finding in findings if not finding.kept} == {}
+    assert {finding.rule: finding.evidence for finding in findings if not finding.holds} == {}
     assert len(findings) == 16

@@ -13,12 +13,12 @@ import torch
 from gymnasium import spaces
 from numpy.testing import assert_allclose, assert_array_equal
 
-from ppo_bench.common.flattened import Flattened, leaves
+from ppo_bench.common.flattened import FlattenedBox, leaf_spaces
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.gymnasium import GymnasiumBackend
-from ppo_bench.envs.observed import make_env
-from ppo_bench.envs.vectors import Vectors
+from ppo_bench.envs.observation_flattening import ObservationFlattener
+from ppo_bench.envs.observation_selection import make_env
 from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.convolutions import images_in
 from ppo_bench.networks.spec import Combined
@@ -72,7 +72,7 @@ def test_arrays_lie_where_gymnasium_puts_them() -> None:
     pair = spaces.Tuple((spaces.Box(-1, 1, (2, 2)), spaces.MultiDiscrete([2, 3])))
     space: Any = spaces.Dict({"z": spaces.Discrete(3), "arm": arm, "pair": pair})
     flat: Any = spaces.flatten_space(space)
-    found = Flattened(flat, leaves(space))
+    found = FlattenedBox(flat, leaf_spaces(space))
     assert found == flat
     space.seed(1)
     sample = space.sample()
@@ -100,7 +100,7 @@ def test_arrays_lie_where_gymnasium_puts_them() -> None:
 )
 def test_an_image_is_what_convolutions_can_take(shape: tuple[int, ...], is_image: bool) -> None:
     part = spaces.Box(0, 1, shape)
-    assert len(images_in(Flattened(spaces.flatten_space(part), [part]))) == is_image
+    assert len(images_in(FlattenedBox(spaces.flatten_space(part), [part]))) == is_image
     assert images_in(part) == []
 
 
@@ -118,17 +118,17 @@ def test_environments_say_where_their_images_are(vectorization: str) -> None:
 
 def test_envpools_vectors_say_it_too() -> None:
     camera, arm = spaces.Box(0, 255, (3, SIDE, SIDE), np.uint8), spaces.Box(-1, 1, (4,), np.float32)
-    vectors = Vectors(spaces.Dict({"z": camera, "arm": arm}))
+    vectors = ObservationFlattener(spaces.Dict({"z": camera, "arm": arm}))
     (image,) = images_in(vectors.space)
     assert (image.start, image.stop, image.shape) == (4, 4 + PIXELS, (3, SIDE, SIDE))
-    grey = Vectors(spaces.Dict({"z": spaces.Box(0, 255, (SIDE, SIDE), np.uint8), "arm": arm}))
+    grey = ObservationFlattener(spaces.Dict({"z": spaces.Box(0, 255, (SIDE, SIDE), np.uint8), "arm": arm}))
     assert [image.shape for image in images_in(grey.space)] == [(SIDE, SIDE, 1)]
 
 
 def test_an_image_of_bytes_beside_bytes_is_divided_by_255() -> None:
     parts = [spaces.Box(0, 255, (2,), np.uint8), spaces.Box(0, 255, (SIDE, SIDE, 3), np.uint8)]
-    of_bytes = Flattened(spaces.flatten_space(spaces.Tuple(parts)), parts)
-    of_floats = Flattened(spaces.Box(0.0, 1.0, of_bytes.shape, np.float32), parts)
+    of_bytes = FlattenedBox(spaces.flatten_space(spaces.Tuple(parts)), parts)
+    of_floats = FlattenedBox(spaces.Box(0.0, 1.0, of_bytes.shape, np.float32), parts)
     network, plain = (Combined([8], "tanh").build(space, spaces.Discrete(2)) for space in (of_bytes, of_floats))
     assert (network.uint8, plain.uint8, network.scaled_weights) == (True, False, ())
     weights = initial_weights(network.parameters, 1)

@@ -13,8 +13,8 @@ from torch.utils._pytree import tree_map
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
-from ppo_bench.runners import torch_learning
-from ppo_bench.runners.cuda_graphs import WARM_UP_CALLS, Replayed
+from ppo_bench.runners import torch_functions
+from ppo_bench.runners.cuda_graphs import WARM_UP_CALLS, GraphedCallable
 from ppo_bench.runners.host import HostRunner
 from ppo_bench.runners.host_envs import HostEnvs
 from ppo_bench.runners.torch import TorchLearner
@@ -35,9 +35,9 @@ def test_graphs_that_are_asked_for_without_a_gpu_are_refused(capsys: pytest.Capt
 
 
 def test_graphs_that_are_asked_for_on_a_cpu_are_refused() -> None:
-    problem = problem_for(RandomScenes(4, False, False), 10, [])
+    spec = problem_for(RandomScenes(4, False, False), 10, [])
     with pytest.raises(ConfigError, match="needs a GPU, not device=cpu"):
-        TorchLearner(problem, None, cuda_graphs=True)
+        TorchLearner(spec, None, cuda_graphs=True)
 
 
 @on_gpu
@@ -50,7 +50,7 @@ def test_warming_up_and_recording_leave_what_the_function_writes_to_as_it_was() 
         total += x
         return total * 2.0
 
-    replayed = Replayed(add, changed=lambda total: [total])
+    replayed = GraphedCallable(add, changed=lambda total: [total])
     for calls, factor in enumerate((1.0, 10.0, 100.0), 1):
         doubled = replayed((total,), one * factor)
         assert total.tolist() == [float(int("1" * calls))] * 3
@@ -59,11 +59,11 @@ def test_warming_up_and_recording_leave_what_the_function_writes_to_as_it_was() 
 
 def runner_on_gpu(framework: str, cuda_graphs: bool, record: Recorder, *overrides: str) -> HostRunner:
     """Compiled (`torch_compile`) or not, recorded or not."""
-    problem = dataclasses.replace(problem_for(record, 10, ["ppo.num_steps=32", *overrides]), device="cuda")
+    spec = dataclasses.replace(problem_for(record, 10, ["ppo.num_steps=32", *overrides]), device="cuda")
     if framework == "torch_eager":
-        return HostRunner(problem, HostEnvs(problem), TorchLearner(problem, None, cuda_graphs=cuda_graphs))
+        return HostRunner(spec, HostEnvs(spec), TorchLearner(spec, None, cuda_graphs=cuda_graphs))
     option = f"framework.cudagraphs={str(cuda_graphs).lower()}"
-    runner = load_config([f"framework={framework}", option, "backend=gymnasium"]).framework.runner(problem)
+    runner = load_config([f"framework={framework}", option, "backend=gymnasium"]).framework.runner(spec)
     assert isinstance(runner, HostRunner)
     return runner
 
@@ -113,7 +113,7 @@ def test_coarser_arithmetic_replays_too(precision: str) -> None:
 
 
 class Rehearsed:
-    """`Replayed` without a graph: inputs and outputs keep their addresses, and a recording runs the function thrice."""
+    """`GraphedCallable` without a graph: inputs and outputs keep their addresses; a recording runs it thrice."""
 
     def __init__(self, function: Any, changed: Any = lambda *_: ()) -> None:
         self.function, self.changed = function, changed
@@ -146,7 +146,7 @@ def test_what_a_recording_does_to_inputs_and_outputs_changes_nothing_that_is_lea
         )
         learner = runner._learner
         if rehearsed:
-            learner._learn = Rehearsed(learner._learn, torch_learning.learnt_by)
+            learner._learn = Rehearsed(learner._learn, torch_functions.updated_tensors)
             for name in ("_noise", "_policy", "_targets"):
                 setattr(learner, name, Rehearsed(getattr(learner, name)))
         state = runner.init(1)
@@ -157,7 +157,7 @@ def test_what_a_recording_does_to_inputs_and_outputs_changes_nothing_that_is_lea
                 1
             ] * 4
         state, _, _ = runner.step(runner.restart(state, 3))
-        state, _, _ = runner.step(runner.restore(runner.export(state), carried=True))
+        state, _, _ = runner.step(runner.restore(runner.export(state), restore_envs=True))
         ends.append(runner.export(state))
     for name, array in ends[0].items():
         np.testing.assert_array_equal(ends[1][name], array, err_msg=name)

@@ -17,12 +17,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics import noise, normalize, ppo
-from ppo_bench.mathematics.arrays import Declared, Kind
+from ppo_bench.mathematics.arrays import ArrayRole, ArraySpec
 from ppo_bench.mathematics.normalize import Moments, RunningStats
-from ppo_bench.mathematics.parts import WHOLE, Part, cut, joined
+from ppo_bench.mathematics.shards import SINGLE_SHARD, Shard, concatenate_shards, slice_shard
 from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.torch.ops import TorchOps
-from ppo_bench.runners.computation import Computation, computation_of
+from ppo_bench.runners.update_functions import UpdateFunctions, make_update_functions
 from tests.runners import problem_for
 from tests.scenes import RandomScenes
 from tests.test_losses import normalized
@@ -30,16 +30,18 @@ from tests.test_losses import normalized
 OPS = TorchOps(torch.float64, torch.float64)
 
 
-def computation(*overrides: str, devices: int = 1, num_envs: int = 8) -> Computation:
+def update_functions(*overrides: str, devices: int = 1, num_envs: int = 8) -> UpdateFunctions:
     words = [f"devices={devices}", "ppo.num_steps=4", "ppo.num_minibatches=2", *overrides]
-    return computation_of(problem_for(RandomScenes(num_envs, False, False), 10, words), OPS)
+    return make_update_functions(problem_for(RandomScenes(num_envs, False, False), 10, words), OPS)
 
 
-def drawn(computation: Computation, first_row: int = 0) -> np.ndarray:
+def drawn(update_functions: UpdateFunctions, first_row: int = 0) -> np.ndarray:
     """Samples of each minibatch of two epochs, `[E, K, M]`, on the device whose first row that is."""
     seed, iteration = (torch.full((1,), value, dtype=torch.int32) for value in (7, 3))
-    samples = torch.from_numpy(computation.samples + np.int32(first_row))
-    rows: np.ndarray = computation.minibatches(seed, iteration, torch.arange(2, dtype=torch.int32), samples).numpy()
+    samples = torch.from_numpy(update_functions.samples + np.int32(first_row))
+    rows: np.ndarray = update_functions.minibatches(
+        seed, iteration, torch.arange(2, dtype=torch.int32), samples
+    ).numpy()
     return rows
 
 
@@ -48,7 +50,7 @@ def drawn(computation: Computation, first_row: int = 0) -> np.ndarray:
 
 @pytest.mark.parametrize("shards", [1, 2, 4])
 def test_every_shard_gives_as_many_samples_to_each_minibatch_and_each_sample_once(shards: int) -> None:
-    rows = drawn(computation(f"ppo.shards={shards}"))
+    rows = drawn(update_functions(f"ppo.shards={shards}"))
     assert rows.shape == (2, 2, 16)
     envs = rows % 8
     for epoch in range(2):
@@ -59,7 +61,7 @@ def test_every_shard_gives_as_many_samples_to_each_minibatch_and_each_sample_onc
 
 
 def test_shards_are_shuffled_independently() -> None:
-    rows = drawn(computation("ppo.shards=2"))
+    rows = drawn(update_functions("ppo.shards=2"))
     first, second = rows.reshape(2, 2, 2, 8).swapaxes(0, 2).reshape(2, -1)
     places = [shard // 8 * 4 + shard % 4 for shard in (first, second)]
     assert not np.array_equal(*places)
@@ -67,10 +69,10 @@ def test_shards_are_shuffled_independently() -> None:
 
 @pytest.mark.parametrize("devices", [2, 4])
 def test_a_device_draws_what_its_shards_have_in_the_whole(devices: int) -> None:
-    whole = drawn(computation("ppo.shards=4"))
+    whole = drawn(update_functions("ppo.shards=4"))
     of_device = 8 // devices
     for device in range(devices):
-        rows = drawn(computation("ppo.shards=4", devices=devices), device * of_device)
+        rows = drawn(update_functions("ppo.shards=4", devices=devices), device * of_device)
         steps, envs = rows // of_device, rows % of_device + device * of_device
         part = slice(device * 16 // devices, (device + 1) * 16 // devices)
         assert_array_equal(steps * 8 + envs, whole[..., part])
@@ -79,41 +81,43 @@ def test_a_device_draws_what_its_shards_have_in_the_whole(devices: int) -> None:
 def test_one_shard_is_shuffled_as_it_ever_was() -> None:
     arguments = np.array([7], np.int32), np.array([3], np.int32), np.arange(2, dtype=np.int32)
     expected = noise.permutations(np, *arguments, np.arange(32, dtype=np.int32))
-    assert_array_equal(drawn(computation()).reshape(2, 32), expected)
+    assert_array_equal(drawn(update_functions()).reshape(2, 32), expected)
 
 
 def test_whole_environments_are_drawn_by_shards_too() -> None:
-    rows = drawn(computation("ppo.shards=2", "network=gru"))
+    rows = drawn(update_functions("ppo.shards=2", "network=gru"))
     assert rows.shape == (2, 2, 4)
     for minibatch in rows.reshape(4, 4):
         assert_array_equal(np.bincount(minibatch // 4, minlength=2), [2, 2])
 
 
 def test_a_process_resets_its_environments_by_their_own_seeds() -> None:
-    problem, seeds = problem_for(RandomScenes(8, False, False), 10, []), noise.env_seeds(5, 3, 8)
-    parts = [dataclasses.replace(problem, part=Part(k, 2)).env_seeds(5, 3) for k in range(2)]
+    spec, seeds = problem_for(RandomScenes(8, False, False), 10, []), noise.env_seeds(5, 3, 8)
+    parts = [dataclasses.replace(spec, shard=Shard(k, 2)).env_seeds(5, 3) for k in range(2)]
     assert parts == [seeds[:4], seeds[4:]]
 
 
 def test_advantages_of_sequences_are_normalised_within_their_shard() -> None:
     """The loss is that of advantages normalised beforehand."""
     shards, rng = ["ppo.shards=2", "network=gru"], np.random.default_rng(0)
-    by_shard, raw = (computation(*shards, f"ppo.{switch}") for switch in ("norm_adv_by_shard=true", "norm_adv=false"))
+    by_shard, raw = (
+        update_functions(*shards, f"ppo.{switch}") for switch in ("norm_adv_by_shard=true", "norm_adv=false")
+    )
     weights = initial_weights(raw.network.parameters, 1)
     params = {name: torch.from_numpy(array).double() for name, array in weights.items()}
     names = ("log_probs", "values", "advantages", "returns", "obs")
     batch = {name: torch.from_numpy(rng.normal(size=(4, 8, 5)[: 2 + (name == "obs")])) for name in names}
     batch |= {f"mask.{name}": torch.ones(4, 8).double() for name in ("value", "policy")}
-    batch |= {"start": torch.zeros(4, 8).double()}
+    batch |= {"episode_start": torch.zeros(4, 8).double()}
     batch |= {"actions": torch.zeros(4, 8).long()}
     batch |= {f"carry.{c.name}": torch.zeros(8, *c.shape).double() for c in raw.network.carry}
     parts = batch["advantages"].split(4, 1)
     normalised = torch.cat([(part - part.mean()) / (part.std(unbiased=False) + 1e-8) for part in parts], 1)
     rows = torch.arange(8, dtype=torch.int32)
 
-    def loss(computation: Computation, batch: Any) -> torch.Tensor:
-        ((weights,),) = computation.weights(batch, rows[None, None])
-        return computation.loss(params, computation.minibatch(batch, rows, weights))[0]
+    def loss(update_functions: UpdateFunctions, batch: Any) -> torch.Tensor:
+        ((weights,),) = update_functions.weights(batch, rows[None, None])
+        return update_functions.loss(params, update_functions.minibatch(batch, rows, weights))[0]
 
     assert_allclose(loss(by_shard, batch), loss(raw, batch | {"advantages": normalised}), rtol=1e-12)
 
@@ -131,8 +135,8 @@ def on_two_devices(function: Any, *arrays: np.ndarray) -> Any:
 
 def transitions(rng: np.random.Generator, size: int = 12) -> dict[str, np.ndarray]:
     batch = {name: rng.normal(size=size) for name in ("log_probs", "values", "advantages", "returns")}
-    valid = np.array([1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 1, 1.0])[:size]
-    return batch | {"value_weight": valid, "policy_weight": valid * (np.arange(size) % 4 != 1)}
+    value_mask = np.array([1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 1, 1.0])[:size]
+    return batch | {"value_weight": value_mask, "policy_weight": value_mask * (np.arange(size) % 4 != 1)}
 
 
 def test_weights_of_a_minibatch_are_those_of_all_its_parts() -> None:
@@ -172,11 +176,11 @@ def test_explained_variance_is_that_of_all_transitions() -> None:
     batch = transitions(np.random.default_rng(2))
     names = ("values", "returns", "value_weight")
     found = on_two_devices(
-        lambda total, values, returns, valid: ppo.explained_variance(jnp, values, returns, valid, total),
+        lambda total, values, returns, value_mask: ppo.explained_variance(jnp, values, returns, value_mask, total),
         *(batch[name] for name in names),
     )
-    valid = batch["value_weight"] == 1
-    expected = 1 - np.var((batch["returns"] - batch["values"])[valid]) / np.var(batch["returns"][valid])
+    value_mask = batch["value_weight"] == 1
+    expected = 1 - np.var((batch["returns"] - batch["values"])[value_mask]) / np.var(batch["returns"][value_mask])
     assert_allclose(found, [expected] * 2, rtol=1e-13)
 
 
@@ -187,7 +191,7 @@ def test_pooled_moments_are_those_of_all_entries(masked: bool) -> None:
     gather = functools.partial(jax.lax.all_gather, axis_name="devices")
 
     def part(_: Any, entries: Any, mask: Any) -> Any:
-        return normalize.pooled(jnp, normalize.moments(jnp, entries, mask if masked else None), gather)
+        return normalize.pool_moments(jnp, normalize.moments(jnp, entries, mask if masked else None), gather)
 
     mean, m2, count = on_two_devices(part, entries, mask)
     kept = entries[mask == 1] if masked else entries
@@ -202,11 +206,11 @@ def test_pooled_moments_of_many_steps_at_once() -> None:
     parts = [Moments(np.array([1.0, 5.0]), np.array([2.0, 0.0]), np.array([2.0, 0.0])), None]
     other = np.array([[3.0, 1.0], [4.0, 7.0], [0.0, 2.0]])  # counts, means, m2s of two steps
 
-    def gather(own: np.ndarray) -> np.ndarray:
+    def all_gather(own: np.ndarray) -> np.ndarray:
         return np.stack([own, other])
 
     assert parts[0] is not None
-    pooled = normalize.pooled(np, parts[0], gather)
+    pooled = normalize.pool_moments(np, parts[0], all_gather)
     assert_allclose(pooled.count, [5, 1])
     assert_allclose(pooled.mean, [(2 * 1 + 3 * 4) / 5, 7])
     assert_allclose(pooled.m2, [2 + 2 * (1 - 2.8) ** 2 + 3 * (4 - 2.8) ** 2, 2])
@@ -215,25 +219,25 @@ def test_pooled_moments_of_many_steps_at_once() -> None:
 
 
 def test_advantages_are_normalised_by_shard_where_that_is_asked_for() -> None:
-    made = computation("ppo.shards=2", "ppo.norm_adv_by_shard=true")
+    made = update_functions("ppo.shards=2", "ppo.norm_adv_by_shard=true")
     advantages, mask = torch.tensor([[1.0, 3.0, 5.0, 9.0], [1.0, 1.0, 1.0, 0.0]]).double()
     assert_allclose(made._normalized_by_shard(advantages[None], mask[None])[0, :3], [-1, 1, 0], atol=1e-7)
 
 
 def test_arrays_are_cut_and_joined_along_the_environments() -> None:
     declared = [
-        Declared("a", (4, 2), "float64", Kind.ENVIRONMENT, env_axis=0),
-        Declared("b", (3, 4), "float64", Kind.MEMORY, env_axis=1),
-        Declared("c", (4,), "float64", Kind.LEARNT),
+        ArraySpec("a", (4, 2), "float64", ArrayRole.ENVIRONMENT, env_axis=0),
+        ArraySpec("b", (3, 4), "float64", ArrayRole.ROLLOUT, env_axis=1),
+        ArraySpec("c", (4,), "float64", ArrayRole.PARAMETER),
     ]
     arrays = {"a": np.arange(8.0).reshape(4, 2), "b": np.arange(12.0).reshape(3, 4), "c": np.arange(4.0)}
-    parts = [cut(declared, arrays, Part(k, 2)) for k in range(2)]
+    parts = [slice_shard(declared, arrays, Shard(k, 2)) for k in range(2)]
     assert_array_equal(parts[1]["a"], [[4, 5], [6, 7]])
     assert_array_equal(parts[1]["b"], [[2, 3], [6, 7], [10, 11]])
     assert_array_equal(parts[1]["c"], arrays["c"])
-    for name, array in joined(declared, parts).items():
+    for name, array in concatenate_shards(declared, parts).items():
         assert_array_equal(array, arrays[name])
-    assert cut(declared, arrays, WHOLE)["a"].shape == (4, 2)
+    assert slice_shard(declared, arrays, SINGLE_SHARD)["a"].shape == (4, 2)
 
 
 # --- Wrong input ------------------------------------------------------------------------------------------------------

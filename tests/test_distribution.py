@@ -10,7 +10,7 @@ from scipy import special, stats
 
 from ppo_bench.commands.check import main as check
 from ppo_bench.common.cli import exit_code
-from ppo_bench.envs.base import Seen, Step, Task
+from ppo_bench.envs.base import EnvStep, PolicyInput, Task
 from ppo_bench.envs.device import DeviceBackend
 from ppo_bench.envs.distribution import Episodes, compare_distributions, kolmogorov_smirnov, random_episodes
 from ppo_bench.envs.gymnasium import GymnasiumBackend, GymnasiumEnv
@@ -27,7 +27,7 @@ class SkipsSteps(GymnasiumEnv):
 
     steps = 0
 
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         self.steps += 1
         if self.steps % 4:
             return super().step(actions)
@@ -49,19 +49,21 @@ class Alternating:
         self.num_envs, self.observation_space, self.action_space = NUM_ENVS, inner.observation_space, inner.action_space
         inner.close()
 
-    def reset(self, seeds: Sequence[int]) -> Seen:
+    def reset(self, seeds: Sequence[int]) -> PolicyInput:
         self.short = np.arange(NUM_ENVS) < NUM_ENVS // 2
         self.length, self.time = np.where(self.short, 2, 20), np.zeros(NUM_ENVS, int)
         self.done = np.zeros(NUM_ENVS, bool)
-        return Seen(np.zeros((NUM_ENVS, 4), np.float32))
+        return PolicyInput(np.zeros((NUM_ENVS, 4), np.float32))
 
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         resets = self.done
         self.length = np.where(resets & self.short, 22 - self.length, self.length)
         self.time = np.where(resets, 0, self.time + 1)
         self.done = self.time == self.length
         reward = np.where(resets, 0, 1).astype(np.float32)
-        return Step(np.zeros((NUM_ENVS, 4), np.float32), reward, self.done, np.zeros_like(self.done), self.done, reward)
+        return EnvStep(
+            np.zeros((NUM_ENVS, 4), np.float32), reward, self.done, np.zeros_like(self.done), self.done, reward
+        )
 
     def close(self) -> None:
         pass
@@ -108,7 +110,7 @@ def test_false_alarms_are_as_rare_as_promised() -> None:
 )
 def test_cartpole_is_the_same_and_one_that_skips_a_step_is_not(make: Callable[[], GymnasiumEnv], same: bool) -> None:
     findings = compare_distributions(make, cartpole, 600)
-    assert [finding.kept for finding in findings] == [same, same]
+    assert [finding.holds for finding in findings] == [same, same]
     assert {name for name in Episodes._fields if name in findings[0].rule + findings[1].rule} == set(Episodes._fields)
 
 

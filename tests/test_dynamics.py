@@ -13,7 +13,7 @@ import torch
 from gymnasium import spaces
 from numpy.testing import assert_array_equal
 
-from ppo_bench.envs.base import Step
+from ppo_bench.envs.base import EnvStep
 from ppo_bench.envs.deep_sea import DeepSea
 from ppo_bench.envs.dynamics.acrobot import Acrobot
 from ppo_bench.envs.dynamics.base import Autoreset, Portable, map_fields
@@ -41,29 +41,29 @@ def actions_of(dynamics: Any) -> np.ndarray:
     return drawn
 
 
-def in_numpy(dynamics: Any, actions: np.ndarray) -> Iterator[Step]:
+def in_numpy(dynamics: Any, actions: np.ndarray) -> Iterator[EnvStep]:
     env = Autoreset(np, dynamics, map_fields, traced=False)
-    state, _ = env.fresh(np.arange(NUM_ENVS, dtype=np.int32))
+    state, _ = env.init(np.arange(NUM_ENVS, dtype=np.int32))
     for row in actions:
         state, step = env.step(state, row)
         yield step
 
 
-def in_torch(dynamics: Any, actions: np.ndarray, compiled: bool) -> Iterator[Step]:
-    env = Autoreset(torch, dynamics.over(torch), map_fields, traced=False)
+def in_torch(dynamics: Any, actions: np.ndarray, compiled: bool) -> Iterator[EnvStep]:
+    env = Autoreset(torch, dynamics.with_xp(torch), map_fields, traced=False)
     torch.compiler.reset()
     step_of = torch.compile(env.step, fullgraph=True, dynamic=False) if compiled else env.step
-    state, _ = env.fresh(torch.arange(NUM_ENVS, dtype=torch.int32))
+    state, _ = env.init(torch.arange(NUM_ENVS, dtype=torch.int32))
     state = env.draw(state, NUM_STEPS) if compiled else state
     for row in actions:
         state, step = step_of(state, torch.from_numpy(row))
         yield step.map(lambda array: array.numpy())
 
 
-def in_jax(dynamics: Any, actions: np.ndarray) -> Iterator[Step]:
+def in_jax(dynamics: Any, actions: np.ndarray) -> Iterator[EnvStep]:
     with jax.enable_x64(True):
-        env = Autoreset(jnp, dynamics.over(jnp), jax.tree.map, traced=True)
-        state, _ = env.fresh(jnp.arange(NUM_ENVS, dtype=jnp.int32))
+        env = Autoreset(jnp, dynamics.with_xp(jnp), jax.tree.map, traced=True)
+        state, _ = env.init(jnp.arange(NUM_ENVS, dtype=jnp.int32))
         step_of = jax.jit(env.step)
         for row in actions:
             state, step = step_of(state, row)
@@ -85,11 +85,11 @@ def test_compiled_by_pytorch_they_are_equal_too(dynamics: Portable) -> None:
     compare(dynamics, actions, in_torch(dynamics, actions, True))
 
 
-def compare(dynamics: Portable, actions: np.ndarray, others: Iterator[Step]) -> None:
+def compare(dynamics: Portable, actions: np.ndarray, others: Iterator[EnvStep]) -> None:
     """Require that NumPy takes the same steps as `others`, among them ends of episodes."""
     ends = limits = 0
     for t, (one, other) in enumerate(zip(in_numpy(dynamics, actions), others, strict=True)):
-        for name, expected, found in zip(Step._fields[:6], one, other, strict=False):
+        for name, expected, found in zip(EnvStep._fields[:6], one, other, strict=False):
             assert_array_equal(found, expected, err_msg=f"{name} in step {t}")
             assert np.asarray(found).dtype == np.asarray(expected).dtype, name
         ends, limits = ends + int(one.terminated.sum()), limits + int(one.truncated.sum())

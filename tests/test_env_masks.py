@@ -11,7 +11,7 @@ import pytest
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
-from ppo_bench.common.errors import ConfigError, Failed
+from ppo_bench.common.errors import ConfigError, RunError
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.random_play import random_actions
@@ -53,11 +53,11 @@ def test_no_mask_is_needed_as_an_episode_ends(env: type[Locks], monkeypatch: pyt
         gymnasium.registry, "Locks-v0", EnvSpec("Locks-v0", entry_point=lambda **_: env(), disable_env_checker=True)
     )
     locks = BACKENDS["gymnasium-sync"](Task("locks", "Locks-v0", 2))
-    seen, rng = locks.reset([1, 2]), np.random.default_rng(1)
+    policy_input, rng = locks.reset([1, 2]), np.random.default_rng(1)
     for t in range(1, 13):
-        seen = locks.step(random_actions(locks, rng, seen.legal)).seen
-        assert seen.legal is not None
-        assert seen.legal.sum() == 2 * (7 if t % 6 == 5 else 4), t  # steps 6 and 12 are resets
+        policy_input = locks.step(random_actions(locks, rng, policy_input.action_mask)).policy_input
+        assert policy_input.action_mask is not None
+        assert policy_input.action_mask.sum() == 2 * (7 if t % 6 == 5 else 4), t  # steps 6 and 12 are resets
     locks.close()
 
 
@@ -69,14 +69,14 @@ def test_masks_of_gymnasium_are_what_is_legal(backend: str) -> None:
     assert env.masks_actions
     alone = gymnasium.make(taxi)
     _, info = alone.reset(seed=7)
-    seen = env.reset([6, 7, 8])
+    policy_input = env.reset([6, 7, 8])
     rng = np.random.default_rng(1)
     for _ in range(50):
-        assert seen.legal is not None
-        np.testing.assert_array_equal(seen.legal[1], info["action_mask"].astype(bool))
-        actions = random_actions(env, rng, seen.legal)
+        assert policy_input.action_mask is not None
+        np.testing.assert_array_equal(policy_input.action_mask[1], info["action_mask"].astype(bool))
+        actions = random_actions(env, rng, policy_input.action_mask)
         info = alone.step(actions[1])[4]
-        seen = env.step(actions).seen
+        policy_input = env.step(actions).policy_input
     alone.close()
     env.close()
 
@@ -87,7 +87,7 @@ def test_environments_with_masks_keep_the_contract_and_are_learnt_from() -> None
     findings = check_contract(lambda: BACKENDS["gymnasium-sync"](task), 60)
     expected = {"another seed plays otherwise", "environments differ from each other"}  # nothing is random in it
     expected.add("an end shows the episode's last observation, not the next one's first")
-    assert {finding.rule for finding in findings if not finding.kept} == expected
+    assert {finding.rule for finding in findings if not finding.holds} == expected
     for framework in ("torch_eager", "jax_xla"):
         env = BACKENDS["gymnasium-sync"](task)
         arrays = train(framework, problem_for(env, 2, ["ppo.num_steps=32"]))  # an illegal choice would fail
@@ -115,9 +115,9 @@ def test_a_wrapper_may_add_masks() -> None:
         return BACKENDS["gymnasium-sync"](Task("cartpole", "CartPole-v1", 2, wrappers=(wrapper,)))
 
     env = made(2)
-    seen = env.reset([1, 2])
+    policy_input = env.reset([1, 2])
     assert env.masks_actions
-    assert seen.legal.tolist() == [[True, False]] * 2
+    assert policy_input.action_mask.tolist() == [[True, False]] * 2
     steps = [env.step(np.zeros(2, np.int64)).map(np.copy) for _ in range(15)]  # to the left until the pole falls
     np.testing.assert_array_equal([step.episode_over for step in steps], [step.terminated for step in steps])
     assert np.any([step.terminated for step in steps])
@@ -155,8 +155,8 @@ class Doors(gymnasium.Env[Any, Any]):
 
     def _seen(self, told: bool) -> Any:
         obs = np.zeros(2, np.float32)
-        seen = {"observation": obs, "action_mask": self._mask} if self._in_obs else obs
-        return seen, {"action_mask": self._mask} if self._in_info and told else {}
+        observation = {"observation": obs, "action_mask": self._mask} if self._in_obs else obs
+        return observation, {"action_mask": self._mask} if self._in_info and told else {}
 
 
 @pytest.fixture
@@ -172,13 +172,13 @@ def test_masks_are_heeded_wherever_they_are(backend: str, places: str, doors: Ta
     env = BACKENDS[backend](replace(doors, kwargs={"places": places}))
     assert env.masks_actions
     assert env.observation_space.shape == (2,)  # a mask among the observations is no number to learn from
-    seen, actions = env.reset([1, 2]), np.array([0, 1])
+    policy_input, actions = env.reset([1, 2]), np.array([0, 1])
     for t in range(1, 13):
-        legal = seen.legal.copy()
+        action_mask = policy_input.action_mask.copy()
         expected = [[True, True, False]] * 2 if t % 6 == 1 else np.arange(3) != actions[:, None]
-        np.testing.assert_array_equal(legal, np.ones((2, 3)) if t % 6 == 0 else expected)
-        actions = np.array([legal[0].argmax(), 2 - legal[1, ::-1].argmax()])
-        seen = env.step(actions).seen
+        np.testing.assert_array_equal(action_mask, np.ones((2, 3)) if t % 6 == 0 else expected)
+        actions = np.array([action_mask[0].argmax(), 2 - action_mask[1, ::-1].argmax()])
+        policy_input = env.step(actions).policy_input
     env.close()
 
 
@@ -196,7 +196,7 @@ def test_a_mask_whose_width_changes_fails_in_one_line(places: str, width: int, d
     env.reset([1, 2])
     env.step(np.array([0, 0]))
     env.step(np.array([1, 1]))
-    with pytest.raises(Failed) as error:
+    with pytest.raises(RunError) as error:
         env.step(np.array([0, 0]))
     env.close()
     assert str(error.value) == (

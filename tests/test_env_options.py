@@ -15,8 +15,8 @@ import pytest
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
-from ppo_bench.common.classes import class_named
-from ppo_bench.common.errors import Failed
+from ppo_bench.common.classes import import_class
+from ppo_bench.common.errors import RunError
 from ppo_bench.envs.base import Atari, Task
 from ppo_bench.envs.gymnasium import GymnasiumEnv
 from tests.test_envs import BACKENDS, refusal
@@ -209,20 +209,20 @@ def test_a_worker_process_that_dies_is_named_and_nothing_hangs(moment: str, monk
     env = breaking(monkeypatch, end_the_process, "async")
     for _ in range(2):
         env.step(np.zeros(2, np.int64))
-    with pytest.raises(Failed, match=r"the process of environment [01] ended with exit code 7"):
+    with pytest.raises(RunError, match=r"the process of environment [01] ended with exit code 7"):
         env.step(np.zeros(2, np.int64)) if moment == "step" else env.reset([1, 2])
     env.close()
 
 
 def test_an_environment_that_loses_a_connection_of_its_own_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     env = breaking(monkeypatch, lose_its_simulator, "sync")
-    with pytest.raises(Failed, match=r"environment 0 of Breaks-v0: reset raises ConnectionResetError: the simulator"):
+    with pytest.raises(RunError, match=r"environment 0 of Breaks-v0: reset raises ConnectionResetError: the simulator"):
         env.reset([1, 2])
     env.close()
     env = breaking(monkeypatch, lose_its_simulator, "sync")
     for one in env._envs._envs.envs:
         monkeypatch.setattr(one.unwrapped, "close", lose_its_simulator)
-    with pytest.raises(Failed, match=r"environment 0 of Breaks-v0: close raises ConnectionResetError: the simulator"):
+    with pytest.raises(RunError, match=r"environment 0 of Breaks-v0: close raises ConnectionResetError: the simulator"):
         env.close()
 
 
@@ -244,12 +244,12 @@ def test_numbers_keep_their_decimals_beside_an_environment_that_resets() -> None
     told = []
     for t in range(25):  # the first falls to the left before the second, which is balanced longer
         reset = env.step(np.array([0, t % 2])).map(np.copy)
-        told.append(env.told["score"].copy())
+        told.append(env.episode_info["score"].copy())
         if reset.terminated[0]:
             break
     env.step(np.array([0, t % 2]))  # the first environment's reset
     np.testing.assert_array_equal(told, np.full((t + 1, 2), 0.75))
-    np.testing.assert_array_equal(env.told["score"], [np.nan, 0.75])
+    np.testing.assert_array_equal(env.episode_info["score"], [np.nan, 0.75])
     env.close()
 
 
@@ -257,4 +257,4 @@ def test_an_interruption_while_a_class_is_imported_is_one(monkeypatch: pytest.Mo
     monkeypatch.setenv("INTERRUPTED", "1")
     monkeypatch.delitem(sys.modules, "tests.lazy", raising=False)
     with pytest.raises(KeyboardInterrupt):
-        class_named("network._target_", "tests.lazy.Thing")
+        import_class("network._target_", "tests.lazy.Thing")

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from ppo_bench.envs.base import Atari, Step, Task
-from ppo_bench.envs.envpool import EnvPoolEnv, as_step
+from ppo_bench.envs.base import Atari, EnvStep, Task
+from ppo_bench.envs.envpool import EnvPoolEnv, make_env_step
 from ppo_bench.envs.random_play import random_actions
 
 TASKS = [
@@ -24,7 +24,7 @@ TASKS = [
 ]
 
 
-def assert_same(mine: Step, theirs: Step) -> None:
+def assert_same(mine: EnvStep, theirs: EnvStep) -> None:
     for a, b in zip(mine, theirs, strict=True):
         assert_array_equal(a, b, strict=True)
 
@@ -36,11 +36,11 @@ def test_a_step_is_that_of_the_pool(task: Task) -> None:
     pool = envpool.make_gymnasium(task.id, env_seed=[5, 6, 7], **env._options)
     obs, _ = pool.reset()
     resets, ends = np.zeros(3, bool), 0
-    assert_array_equal(first, env.shown.arranged(obs))
+    assert_array_equal(first, env.layout.to_array(obs))
     rng = np.random.default_rng(1)
     for _ in range(300):
         actions = random_actions(env, rng)
-        theirs = as_step(env.shown, resets, *pool.step(actions))
+        theirs = make_env_step(env.layout, resets, *pool.step(actions))
         assert_same(env.step(actions), theirs)
         resets = theirs.terminated | theirs.truncated
         ends += int(resets.sum())

@@ -19,7 +19,7 @@ from ppo_bench.envs.base import Atari, GraphEnv, Task, VectorEnv
 from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.envpool import EnvPoolBackend
 from ppo_bench.envs.envpool_xla import EnvPoolXlaBackend
-from ppo_bench.envs.jax.host import HostView
+from ppo_bench.envs.jax.host import JaxVectorEnv
 from ppo_bench.runners.base import Episode
 from ppo_bench.runners.program_runner import ProgramRunner
 from tests.processes import TRAIN
@@ -40,7 +40,7 @@ FLAT = ["network=mlp", "network.hidden_sizes=[16]"]
 """A network without convolutions, which take long to compile."""
 
 
-def on_host(task: Task) -> VectorEnv:
+def to_vector_env(task: Task) -> VectorEnv:
     return EnvPoolBackend("envpool", 1).make(task)
 
 
@@ -57,7 +57,7 @@ def actions_for(env: VectorEnv, rng: np.random.Generator) -> np.ndarray:
 
 @pytest.mark.parametrize("name", TASKS)
 def test_steps_are_those_of_envpool_on_the_host(name: str) -> None:
-    host, view = on_host(TASKS[name]), HostView(in_program(TASKS[name]))
+    host, view = to_vector_env(TASKS[name]), JaxVectorEnv(in_program(TASKS[name]))
     rng = np.random.default_rng(1)
     seeds = [1, 2, 3, 4][: host.num_envs]
     assert_array_equal(view.reset(seeds).obs, host.reset(seeds).obs)
@@ -82,7 +82,7 @@ def test_steps_are_those_of_envpool_on_the_host(name: str) -> None:
 @pytest.mark.parametrize("name", ["cartpole", "breakout"])
 def test_it_keeps_the_contract(name: str) -> None:
     findings = check_contract(lambda: in_program(TASKS[name]), 300)
-    assert {finding.rule: finding.evidence for finding in findings if not finding.kept} == {}
+    assert {finding.rule: finding.evidence for finding in findings if not finding.holds} == {}
     assert len(findings) == 16
 
 
@@ -95,7 +95,7 @@ def test_a_program_steps_the_pool_that_it_was_made_from_whatever_handle_it_is_gi
     """Why a rebuilt pool needs a program of its own."""
     first, second = in_program(CARTPOLE), in_program(CARTPOLE)
     one, two = first.reset([1, 2, 3, 4]), second.reset([5, 6, 7, 8])
-    still = HostView(in_program(CARTPOLE))
+    still = JaxVectorEnv(in_program(CARTPOLE))
     still.reset([1, 2, 3, 4])
     actions = np.zeros(4, np.int32)
     _, step = jax.jit(one.step)(two.state, actions)
@@ -114,7 +114,7 @@ def test_a_rebuilt_pool_never_meets_the_program_of_an_earlier_one() -> None:
         addresses.append(address(state.envs.state))
         programs.append(state.iterate)
         told = {"learning_rate": np.float32(0)}, np.int32(iteration)
-        text = state.iterate.lower(state.learnt, state.envs, np.int32(1), *told).as_text()
+        text = state.iterate.lower(state.train_state, state.envs, np.int32(1), *told).as_text()
         assert [str(a) in text for a in addresses] == [False] * (iteration - 1) + [True]
         state = runner.restart(runner.step(state)[0], iteration)
     assert len(set(addresses)) == len(set(map(id, programs))) == 3
@@ -122,10 +122,10 @@ def test_a_rebuilt_pool_never_meets_the_program_of_an_earlier_one() -> None:
 
 
 def test_a_pool_is_closed_once_no_program_steps_it() -> None:
-    problem = problem_for(in_program(CARTPOLE), 100, ["ppo.num_steps=2048"])
-    runner = ProgramRunner(problem, problem.env, iterations_per_call=8)  # type: ignore[arg-type]
+    spec = problem_for(in_program(CARTPOLE), 100, ["ppo.num_steps=2048"])
+    runner = ProgramRunner(spec, spec.env, iterations_per_call=8)  # type: ignore[arg-type]
     state, _, _ = runner.step(runner.init(1))
-    last: Any = state.ahead[-1].played.valid
+    last: Any = state.pending[-1].rewards.value_mask
     assert not last.is_ready()  # the device has run ahead, and is still at it
     runner.close()
     assert last.is_ready()
@@ -144,7 +144,7 @@ def test_restarts_share_the_programs_of_addresses_that_are_taken_again() -> None
 
 
 def test_pools_rebuilt_in_memory_given_back_play_from_their_own_seeds() -> None:
-    view = HostView(in_program(CARTPOLE))
+    view = JaxVectorEnv(in_program(CARTPOLE))
     plays = []
     for round_ in range(8):
         first = view.reset([round_ % 2 + env for env in range(4)]).obs
@@ -159,13 +159,13 @@ def test_pools_rebuilt_in_memory_given_back_play_from_their_own_seeds() -> None:
 def episodes_of(backend: str, env: str, iterations: int, overrides: list[str]) -> list[Episode]:
     """Environments restart after the fifth iteration."""
     config = composed("framework=jax_xla", f"env={env}", f"backend={backend}", *overrides)
-    problem = problem_for(config.backend.make(config.task), 100, [f"env={env}", *overrides])
-    runner = runner_for("jax_xla", problem)
+    spec = problem_for(config.backend.make(config.task), 100, [f"env={env}", *overrides])
+    runner = runner_for("jax_xla", spec)
     state = runner.init(1)
     finished = []
     for iteration in range(1, iterations + 1):
         state, _, episodes = runner.step(state)
-        finished += [episode._replace(step=episode.step + iteration * problem.ppo.batch_size) for episode in episodes]
+        finished += [episode._replace(step=episode.step + iteration * spec.ppo.batch_size) for episode in episodes]
         if iteration == 5:
             state = runner.restart(state, iteration)
     runner.close()

@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 from scipy.stats import ks_2samp
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.envs.base import Atari, Step, Task, VectorEnv
+from ppo_bench.envs.base import Atari, EnvStep, Task, VectorEnv
 from ppo_bench.envs.envpool import EnvPoolBackend, EnvPoolEnv
 from ppo_bench.envs.gymnasium import GymnasiumBackend, GymnasiumEnv
 from ppo_bench.mathematics import noise
@@ -46,19 +46,19 @@ def fall(obs: np.ndarray) -> np.ndarray:
     return (obs[:, 2] > 0).astype(np.int64)
 
 
-def play(env: VectorEnv, seeds: list[int], policy: Callable[[np.ndarray], np.ndarray], num_steps: int) -> list[Step]:
+def play(env: VectorEnv, seeds: list[int], policy: Callable[[np.ndarray], np.ndarray], num_steps: int) -> list[EnvStep]:
     """The first observations as a step without events, then `num_steps` steps; the arrays are copies."""
     obs = env.reset(seeds).obs.copy()
     nothing = np.zeros(env.num_envs, bool)
-    steps = [Step(obs, np.zeros(env.num_envs, np.float32), nothing, nothing, nothing, nothing)]
+    steps = [EnvStep(obs, np.zeros(env.num_envs, np.float32), nothing, nothing, nothing, nothing)]
     for _ in range(num_steps):
         steps.append(env.step(policy(steps[-1].obs)).map(np.copy))
     return steps
 
 
-def assert_same_play(actual: list[Step], expected: list[Step]) -> None:
+def assert_same_play(actual: list[EnvStep], expected: list[EnvStep]) -> None:
     for t, (a, b) in enumerate(zip(actual, expected, strict=True)):
-        for name in Step._fields:
+        for name in EnvStep._fields:
             assert_array_equal(getattr(a, name), getattr(b, name), f"step {t}, {name}")
 
 
@@ -95,7 +95,7 @@ def test_the_time_limit_truncates_and_does_not_terminate(make: Make) -> None:
 
 
 def test_actions_of_reset_steps_are_ignored(make: Make) -> None:
-    def play_with(action_of_resets: int) -> list[Step]:
+    def play_with(action_of_resets: int) -> list[EnvStep]:
         env = make(CARTPOLE)
         steps = play(env, [1, 2, 3, 4], lambda obs: np.where(outside(obs), action_of_resets, fall(obs)), 100)
         env.close()
@@ -162,7 +162,7 @@ def test_the_number_of_threads_does_not_change_the_play(task: Task) -> None:
     assert_same_play(random_play(one), random_play(two))
 
 
-def random_play(env: VectorEnv) -> list[Step]:
+def random_play(env: VectorEnv) -> list[EnvStep]:
     rng = np.random.default_rng(1)
     space = env.action_space
 

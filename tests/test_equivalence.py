@@ -14,7 +14,7 @@ from ppo_bench.commands.equivalence.differences import TOLERANCES, IterationOutc
 from ppo_bench.commands.equivalence.processes import FrameworkProcess, Workers, played
 from ppo_bench.commands.equivalence.rounding import Tie, sensitivity, tied_actions, ties
 from ppo_bench.common.cli import exit_code
-from ppo_bench.common.errors import Failed
+from ppo_bench.common.errors import RunError
 from ppo_bench.mathematics.arrays import Arrays
 from tests.refusals import assert_one_line
 from tests.runners import FRAMEWORKS
@@ -142,14 +142,14 @@ def led() -> IterationOutcome:
 
 
 def test_what_a_leader_played_is_what_its_network_saw(led: IterationOutcome) -> None:
-    problem, seen = played(load(SMALL), led)
-    assert problem.algorithm.name == "ppo"
-    observations = np.stack([one.obs for one in seen])
+    spec, policy_inputs = played(load(SMALL), led)
+    assert spec.algorithm.name == "ppo"
+    observations = np.stack([one.obs for one in policy_inputs])
     assert observations.shape == (128, 4, 4)
     np.testing.assert_array_equal(observations[0], led.before["envs.obs"])
     assert led.steps is not None
     np.testing.assert_array_equal(observations[1:], led.steps.obs[:-1])
-    starts = np.stack([one.start for one in seen])
+    starts = np.stack([one.episode_start for one in policy_inputs])
     np.testing.assert_array_equal(starts[0], led.before["envs.start"])
     done = np.stack([led.before["envs.done"], *(led.steps.terminated | led.steps.truncated)])
     assert done[:-2].any()
@@ -196,11 +196,11 @@ def test_an_illegal_choice_makes_no_ties() -> None:
     words = ["env=acrobot", "backend=gymnasium", "framework=torch_eager", "total_timesteps=512"]
     with Workers({"torch_eager": load(words)}, "lockstep") as workers:
         (led,) = (outcome for outcome, _ in workers.iterations())
-    problem, seen = played(load(words), led)
-    masked = [one._replace(legal=np.tile([True, True, False], (4, 1))) for one in seen]
+    spec, policy_inputs = played(load(words), led)
+    masked = [one._replace(action_mask=np.tile([True, True, False], (4, 1))) for one in policy_inputs]
     swapped = np.where(led.actions == 2, 2, 1 - led.actions)
-    assert ties(problem, masked, led, led._replace(actions=swapped), 1, tolerance=1e-5) == []
-    assert len(ties(problem, masked, led, led._replace(actions=swapped), 1, tolerance=np.inf)) > 100
+    assert ties(spec, masked, led, led._replace(actions=swapped), 1, tolerance=1e-5) == []
+    assert len(ties(spec, masked, led, led._replace(actions=swapped), 1, tolerance=np.inf)) > 100
 
 
 def test_no_action_that_is_not_a_number_is_the_same() -> None:
@@ -235,7 +235,7 @@ def test_a_follower_that_starts_elsewhere_arrives_elsewhere(led: IterationOutcom
 
 def test_a_process_that_ends_is_an_error_that_points_at_its_own(led: IterationOutcome) -> None:
     follower = FrameworkProcess(load([*SMALL, "framework=torch_eager"]))
-    with pytest.raises(Failed, match="the process of torch_eager ended; its own error stands above"):
+    with pytest.raises(RunError, match="the process of torch_eager ended; its own error stands above"):
         follower.follow({}, None)
 
 

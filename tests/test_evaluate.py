@@ -15,11 +15,11 @@ from gymnasium import spaces
 from ppo_bench.commands.evaluate import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
-from ppo_bench.envs.base import Seen, Step
+from ppo_bench.envs.base import EnvStep, PolicyInput
 from ppo_bench.mathematics import normalize
 from ppo_bench.mathematics.arrays import Tree
 from ppo_bench.mathematics.noise import Stream, env_seeds
-from ppo_bench.networks.network import NetworkSpec, Outputs
+from ppo_bench.networks.network import NetworkOutputs, NetworkSpec
 from ppo_bench.networks.spec import Mlp
 from ppo_bench.runners.base import Policy
 from ppo_bench.runners.checkpoint import Checkpoint, load, save
@@ -154,25 +154,25 @@ class Lives:
         self.num_envs = len(lengths)
         self._lengths, self._lives = np.array(lengths), lives
 
-    def reset(self, seeds: Sequence[int]) -> Seen:
+    def reset(self, seeds: Sequence[int]) -> PolicyInput:
         self._step, self._lost = np.zeros(self.num_envs, int), np.zeros(self.num_envs, int)
-        return Seen(np.zeros((self.num_envs, 1), np.float32))
+        return PolicyInput(np.zeros((self.num_envs, 1), np.float32))
 
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         reset = self._step == self._lengths
         self._step = np.where(reset, 0, self._step + 1)
         dead = self._step == self._lengths
         self._lost += dead
         paid = np.where(reset, 0, 5).astype(np.float32)
         over = dead & (self._lost % self._lives == 0)
-        return Step(self._step[:, None].astype(np.float32), np.sign(paid), dead, np.zeros_like(dead), over, paid)
+        return EnvStep(self._step[:, None].astype(np.float32), np.sign(paid), dead, np.zeros_like(dead), over, paid)
 
     def close(self) -> None:
         pass
 
 
-def constant(obs: np.ndarray, start: np.ndarray, carry: Tree) -> Outputs:
-    return Outputs((np.zeros((len(obs), 2), np.float32),), np.zeros(len(obs), np.float32), carry)
+def constant(obs: np.ndarray, episode_start: np.ndarray, carry: Tree) -> NetworkOutputs:
+    return NetworkOutputs((np.zeros((len(obs), 2), np.float32),), np.zeros(len(obs), np.float32), carry)
 
 
 def agent_for(env: Lives, policy: Policy = constant, obs_stats: normalize.RunningStats | None = None) -> Agent:
@@ -205,9 +205,9 @@ def test_an_episode_is_a_whole_game_of_all_its_lives_and_pays_unclipped_rewards(
 def test_observations_are_normalised_by_statistics_that_do_not_change() -> None:
     seen: list[np.ndarray] = []
 
-    def remember(obs: np.ndarray, start: np.ndarray, carry: Tree) -> Outputs:
+    def remember(obs: np.ndarray, episode_start: np.ndarray, carry: Tree) -> NetworkOutputs:
         seen.append(obs.copy())
-        return constant(obs, start, carry)
+        return constant(obs, episode_start, carry)
 
     stats = normalize.RunningStats(np.array([1.0]), np.array([4.0]), np.float64(100.0))
     env = Lives([8])

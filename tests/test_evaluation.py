@@ -84,7 +84,7 @@ def test_an_evaluation_is_what_evaluate_says_of_the_checkpoint(
     result = json.loads((folder / "result.json").read_text())
     assert {column: result[column] for column in (GREEDY, SAMPLED)} == {c: own[-1][c] for c in (GREEDY, SAMPLED)}
     charts = Charts(json.loads((folder / "run.json").read_text()))
-    assert charts.of(own[-1], [])["evaluation/return_greedy"] == own[-1][GREEDY]
+    assert charts.values(own[-1], [])["evaluation/return_greedy"] == own[-1][GREEDY]
 
 
 @pytest.mark.parametrize("words", [[], ["algorithm=rnd", "algorithm.warm_up_iterations=1"]], ids=["ppo", "rnd"])
@@ -231,7 +231,7 @@ def test_numbers_of_info_are_kept_with_episodes(
     ended, first = [row["episodes"] for row in rows(folder)], rows(folder)[0]
     assert first["info_is_success"] == pytest.approx(np.mean(success[: ended[0]]))
     charts = Charts(json.loads((folder / "run.json").read_text()))
-    assert charts.of(first, episodes)["info/is_success"] == first["info_is_success"]
+    assert charts.values(first, episodes)["info/is_success"] == first["info_is_success"]
     assert exit_code(evaluate, [str(folder), "episodes=4", "device=cpu"]) == 0
     told = capsys.readouterr().out
     assert "speed: 8 on average as episodes ended" in told

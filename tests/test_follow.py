@@ -11,7 +11,7 @@ import pytest
 
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.envpool import EnvPoolBackend
-from ppo_bench.tuning.follow import Followers
+from ppo_bench.tuning.thread_affinity import FollowerThreads
 
 CARTPOLE = Task("cartpole", "CartPole-v1", 4)
 
@@ -37,7 +37,7 @@ def test_a_single_thread_follows_its_caller_to_whatever_core_it_is_on() -> None:
 
 
 def test_threads_that_have_ended_are_no_longer_called() -> None:
-    followers, stay, ended = Followers(), threading.Event(), threading.Event()
+    followers, stay, ended = FollowerThreads(), threading.Event(), threading.Event()
     with followers.starting():
         staying, ending = threading.Thread(target=stay.wait), threading.Thread(target=ended.wait)
         staying.start()

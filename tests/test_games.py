@@ -17,10 +17,10 @@ from ppo_bench.commands.evaluate import main as evaluate
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
-from ppo_bench.envs.base import Seen, Step, Task, VectorEnv
+from ppo_bench.envs.base import EnvStep, PolicyInput, Task, VectorEnv
 from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.envpool import EnvPoolBackend
-from ppo_bench.envs.host import on_host
+from ppo_bench.envs.host import to_vector_env
 from ppo_bench.envs.random_play import random_actions
 from ppo_bench.runners import checkpoint
 from ppo_bench.runs.loop_state import LoopState
@@ -36,14 +36,14 @@ def config_of(game: str, backend: str, *words: str) -> Any:
 
 def env_of(game: str, backend: str, rows: int) -> VectorEnv:
     config = config_of(game, backend, f"ppo.num_envs={rows}")
-    return on_host(config.backend.make(config.task))
+    return to_vector_env(config.backend.make(config.task))
 
 
 @pytest.mark.parametrize("backend", ["envpool", "device"])
 @pytest.mark.parametrize("game", GAMES)
 def test_every_game_keeps_the_contract(game: str, backend: str) -> None:
     findings = check_contract(lambda: env_of(game, backend, 6), 200)
-    assert {finding.rule: finding.evidence for finding in findings if not finding.kept} == {}
+    assert {finding.rule: finding.evidence for finding in findings if not finding.holds} == {}
     assert {"the rows of a game end together", "one choice of each component is legal"} <= {f.rule for f in findings}
 
 
@@ -54,7 +54,7 @@ def test_other_games_and_masks_of_envpool_keep_the_contract(env_id: str, players
     """Three players; an interface that takes one action a game; masks in `info` and as part of the observation."""
     task = Task("any", env_id, 6, players=players)
     findings = check_contract(lambda: EnvPoolBackend("envpool", 2).make(task), 200)
-    assert {finding.rule: finding.evidence for finding in findings if not finding.kept} == {}
+    assert {finding.rule: finding.evidence for finding in findings if not finding.holds} == {}
     assert "one choice of each component is legal" in {finding.rule for finding in findings}
 
 
@@ -69,20 +69,20 @@ class Careless:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._env, name)
 
-    def reset(self, seeds: Sequence[int]) -> Seen:
+    def reset(self, seeds: Sequence[int]) -> PolicyInput:
         return self._env.reset(seeds)
 
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         step = self._env.step(actions)
-        assert step.acts is not None
-        assert step.legal is not None
+        assert step.policy_mask is not None
+        assert step.action_mask is not None
         if self._fault == "ends":
             return step._replace(terminated=step.terminated & (np.arange(4) % 2 == 0))
         if self._fault == "turns":
-            return step._replace(acts=np.ones(4, bool))
+            return step._replace(policy_mask=np.ones(4, bool))
         if self._fault == "passes":
-            return step._replace(legal=step.legal & (step.acts[:, None] | (np.arange(9) > 0)))
-        return step._replace(legal=step.legal & ~step.acts[:, None])
+            return step._replace(action_mask=step.action_mask & (step.policy_mask[:, None] | (np.arange(9) > 0)))
+        return step._replace(action_mask=step.action_mask & ~step.policy_mask[:, None])
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ class Careless:
     ],
 )
 def test_the_checker_finds_what_a_game_gets_wrong(fault: str, rule: str) -> None:
-    broken = [finding.rule for finding in check_contract(lambda: Careless(fault), 100) if not finding.kept]
+    broken = [finding.rule for finding in check_contract(lambda: Careless(fault), 100) if not finding.holds]
     assert rule in broken
 
 
@@ -104,33 +104,34 @@ class Course(NamedTuple):
 
     obs: np.ndarray
     rewards: np.ndarray
-    acts: np.ndarray
-    legal: np.ndarray
+    policy_mask: np.ndarray
+    action_mask: np.ndarray
     done: np.ndarray
 
 
 def course(env: VectorEnv, words: np.ndarray) -> Course:
     """First games until their ends, with moves by `words [T, G]`: the k-th that is legal, counted around."""
     length, games = words.shape
-    seen = env.reset(list(range(2 * games)))
-    assert seen.acts is not None
+    policy_input = env.reset(list(range(2 * games)))
+    assert policy_input.policy_mask is not None
     order = np.stack([2 * np.arange(games) + first for first in (0, 1)], 1)
-    order = np.where(seen.acts[::2][:, None], order, order[:, ::-1])
+    order = np.where(policy_input.policy_mask[::2][:, None], order, order[:, ::-1])
     rows, over = [], np.zeros(games, bool)
     for row in words:
-        assert seen.acts is not None
-        assert seen.legal is not None
-        mover = np.where(over, order[:, 0], order[np.arange(games), seen.acts[order].argmax(1)])
+        assert policy_input.policy_mask is not None
+        assert policy_input.action_mask is not None
+        mover = np.where(over, order[:, 0], order[np.arange(games), policy_input.policy_mask[order].argmax(1)])
         actions = np.zeros(2 * games, np.int64)
         for game, index in enumerate(mover):
-            choices = np.flatnonzero(seen.legal[index])
+            choices = np.flatnonzero(policy_input.action_mask[index])
             actions[index] = choices[row[game] % len(choices)]
         step = env.step(actions)
-        seen = step.seen
-        assert seen.acts is not None
-        assert seen.legal is not None
+        policy_input = step.policy_input
+        assert policy_input.policy_mask is not None
+        assert policy_input.action_mask is not None
         done = step.terminated[order]
-        shown = (step.obs[order], step.reward[order], seen.acts[order], seen.legal[order], done)
+        masks = policy_input.policy_mask[order], policy_input.action_mask[order]
+        shown = (step.obs[order], step.reward[order], *masks, done)
         rows.append([np.where(over.reshape(-1, *(1,) * (x.ndim - 1)), 0, x) for x in shown])
         over = over | done[:, 0]
     assert over.all() or length < 64
@@ -151,14 +152,14 @@ def test_a_boards_lines_are_in_the_order_of_its_squares() -> None:
     """The one who begins takes squares 0, 1 and 2 against 3 and 4: the first plane is one's own, and 5 moves end it."""
     for backend in ("envpool", "device"):
         env = env_of("tic_tac_toe", backend, 2)
-        seen = env.reset([1, 2])
+        policy_input = env.reset([1, 2])
         for square in (0, 3, 1, 4, 2):
-            assert seen.acts is not None
-            mover = int(seen.acts.argmax())
+            assert policy_input.policy_mask is not None
+            mover = int(policy_input.policy_mask.argmax())
             actions = np.full(2, 8)  # of the row that passes, which does not count
             actions[mover] = square
             step = env.step(actions)
-            seen = step.seen
+            policy_input = step.policy_input
         own = step.obs[mover].reshape(9, 2).astype(int)
         assert own.T.tolist() == [[1, 1, 1, 0, 0, 0, 0, 0, 0], [0, 0, 0, 1, 1, 0, 0, 0, 0]]
         assert_array_equal(step.obs[1 - mover], step.obs[mover][..., ::-1])
@@ -178,7 +179,7 @@ def test_lockstep_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 def test_training_counts_games_by_player_and_takes_no_illegal_action(backend: str) -> None:
     """A move against the rules would lose at once: the shortest game of Othello without has nine moves."""
     config = config_of("othello", backend, "ppo.num_envs=16", "ppo.num_steps=128")
-    runner = config.framework.runner(config.problem(config.backend.make(config.task)))
+    runner = config.framework.runner(config.training_spec(config.backend.make(config.task)))
     state, _, episodes = runner.step(runner.init(1))
     runner.close()
     assert len(episodes) >= 16
@@ -193,8 +194,8 @@ def test_training_counts_games_by_player_and_takes_no_illegal_action(backend: st
 
 def test_random_actions_are_legal_and_all_of_them_come() -> None:
     env = env_of("connect_four", "envpool", 4)
-    rng, legal = np.random.default_rng(1), np.tile([True, False, True, False, True, False, False], (4, 1))
-    found = np.stack([random_actions(env, rng, legal) for _ in range(100)])
+    rng, action_mask = np.random.default_rng(1), np.tile([True, False, True, False, True, False, False], (4, 1))
+    found = np.stack([random_actions(env, rng, action_mask) for _ in range(100)])
     assert set(found.ravel().tolist()) == {0, 2, 4}
 
 
@@ -289,9 +290,9 @@ def test_runs_against_opponents_from_the_past_are_refused_in_a_line(
     assert line.endswith("run.json: it was trained against opponents from its past, which this version lacks")
     saved = checkpoint.load_named(checkpoint.find(folder))
     loop = saved.loop | {"ratings": {"1": [25.0, 8.0]}}
-    assert LoopState.of(loop).iteration == saved.loop["iteration"]
+    assert LoopState.from_checkpoint(loop).iteration == saved.loop["iteration"]
     config = load_config([*TINY, "framework=torch_eager"])
-    runner = config.framework.runner(config.problem(config.backend.make(config.task)))
+    runner = config.framework.runner(config.training_spec(config.backend.make(config.task)))
     pool = {f"opponents.{name}": np.stack([x] * 8) for name, x in saved.arrays.items() if name.startswith("params.")}
     with pytest.raises(ConfigError, match="against opponents from its past, which this version lacks"):
         runner.restore(saved.arrays | pool)

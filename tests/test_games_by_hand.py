@@ -10,8 +10,8 @@ import pytest
 from gymnasium import spaces
 from numpy.testing import assert_allclose
 
-from ppo_bench.common.errors import Failed
-from ppo_bench.envs.base import Seen, Step
+from ppo_bench.common.errors import RunError
+from ppo_bench.envs.base import EnvStep, PolicyInput
 from ppo_bench.mathematics import ppo
 from tests.namespaces import Namespace
 from tests.probes import Probe
@@ -28,10 +28,10 @@ def test_a_game_of_three_moves_by_hand(ns: Namespace) -> None:
     # A passing row's is an ordinary step: 0.5 - 0 + 0.5 * (0.5 - 0.5 + 0.5 * (1 - 0.5)).
     assert_allclose(advantages[:3], [[0.625, -0.625], [0.25, -0.25], [0.5, -0.5]], rtol=1e-14)
 
-    acts = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 0.0]]).ravel()
-    valid = np.array([[1.0, 1.0], [1.0, 1.0], [1.0, 1.0], [0.0, 0.0]]).ravel()
+    policy_mask = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 0.0]]).ravel()
+    value_mask = np.array([[1.0, 1.0], [1.0, 1.0], [1.0, 1.0], [0.0, 0.0]]).ravel()
     old = np.zeros(8)
-    log_probs = np.where(acts == 1, np.log([1.1, 1, 1, 1, 1, 1, 1, 1]), 3.0)  # a passing row's ratio is e^3
+    log_probs = np.where(policy_mask == 1, np.log([1.1, 1, 1, 1, 1, 1, 1, 1]), 3.0)  # a passing row's ratio is e^3
     entropies = np.array([1.0, 50.0, 50.0, 2.0, 6.0, 50.0, 50.0, 50.0])
     returns = (advantages + column[:4]).ravel()
 
@@ -41,7 +41,7 @@ def test_a_game_of_three_moves_by_hand(ns: Namespace) -> None:
         batch = normalized(xp, ppo.Transitions(*old), norm_adv)
         return ppo.losses(xp, log_probs, entropies, values, batch, **coefficients)
 
-    arrays = (log_probs, entropies, np.zeros(8), old, np.zeros(8), advantages.ravel(), returns, valid, acts)
+    arrays = (log_probs, entropies, np.zeros(8), old, np.zeros(8), advantages.ravel(), returns, value_mask, policy_mask)
     plain = ns.run(of_batch, *arrays, norm_adv=False)
     assert_allclose(plain.policy_loss, -(1.1 * 0.625 - 0.25 + 0.5) / 3, rtol=1e-12)
     assert_allclose(plain.entropy, (1.0 + 2.0 + 6.0) / 3, rtol=1e-14)
@@ -60,26 +60,26 @@ class Temptation(Probe):
     masks_actions = True
     taken = np.zeros(3, int)
 
-    def reset(self, seeds: Sequence[int]) -> Seen:
+    def reset(self, seeds: Sequence[int]) -> PolicyInput:
         self.taken = np.zeros(3, int)
-        return super().reset(seeds)._replace(legal=self._legal())
+        return super().reset(seeds)._replace(action_mask=self._action_mask())
 
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         self.taken += np.bincount(actions, minlength=3)
-        return super().step(actions)._replace(legal=self._legal())
+        return super().step(actions)._replace(action_mask=self._action_mask())
 
     def reward(self, actions: np.ndarray) -> np.ndarray:
         return np.array([10.0, 1.0, 0.0])[actions]
 
-    def _legal(self) -> np.ndarray:
+    def _action_mask(self) -> np.ndarray:
         return np.tile([False, True, True], (self.num_envs, 1))
 
 
 @pytest.mark.parametrize("framework", ACTING)
 def test_an_illegal_action_does_not_tempt(framework: str) -> None:
     env = Temptation(8)
-    problem = problem_for(env, 40, ["ppo.num_steps=16", "ppo.learning_rate=1e-2", "ppo.ent_coef=0.0"])
-    head, _ = head_and_values(problem.network, train(framework, problem), np.zeros((1, 1), np.float32))
+    spec = problem_for(env, 40, ["ppo.num_steps=16", "ppo.learning_rate=1e-2", "ppo.ent_coef=0.0"])
+    head, _ = head_and_values(spec.network, train(framework, spec), np.zeros((1, 1), np.float32))
     assert env.taken[0] == 0
     assert env.taken.sum() == 40 * 16 * 8
     assert head[0][0, 1] - head[0][0, 2] > 3.0
@@ -89,13 +89,13 @@ def test_an_illegal_action_does_not_tempt(framework: str) -> None:
 class Nothing(Temptation):
     """In the third step environment 5 may do nothing at all."""
 
-    def _legal(self) -> np.ndarray:
-        legal = super()._legal()
-        legal[5] = legal[5] & (self.taken.sum() < 24)
-        return legal
+    def _action_mask(self) -> np.ndarray:
+        action_mask = super()._action_mask()
+        action_mask[5] = action_mask[5] & (self.taken.sum() < 24)
+        return action_mask
 
 
 def test_a_mask_that_forbids_everything_names_its_environment() -> None:
     runner = runner_for("torch_eager", problem_for(Nothing(8), 2, ["ppo.num_steps=16"]))
-    with pytest.raises(Failed, match="environment 5 forbids every choice of an action"):
+    with pytest.raises(RunError, match="environment 5 forbids every choice of an action"):
         runner.step(runner.init(1))

@@ -51,18 +51,18 @@ EACH = {
 )
 def test_each_run_learns_what_it_learns_alone(words: list[str], names: Iterable[str]) -> None:
     env = DynamicsEnv(CartPole(), 4)
-    problem = problem_for(env, 4, ["precision=float64", *words])
-    base = {name: getattr(problem.ppo, name) for name in EACH}
+    spec = problem_for(env, 4, ["precision=float64", *words])
+    base = {name: getattr(spec.ppo, name) for name in EACH}
     changed = {name: EACH[name] for name in names}
     own: list[Mapping[str, float]] = [base, base | changed, *(base | {name: changed[name]} for name in changed)]
-    together = JaxSeedsRunner(problem, env, 1, own)
+    together = JaxSeedsRunner(spec, env, 1, own)
     state, rows = together.init([3] * len(own)), []
     for _ in range(3):
         state, measured = together.step(state)
         rows.append(measured)
     ends = together.export(state)
     for k, hyperparameters in enumerate(own[:2]):
-        alone = ProgramRunner(replace(problem, ppo=replace(problem.ppo, **hyperparameters)), env, 1)  # type: ignore[arg-type]
+        alone = ProgramRunner(replace(spec, ppo=replace(spec.ppo, **hyperparameters)), env, 1)  # type: ignore[arg-type]
         one = alone.init(3)
         for row in rows:
             one, metrics, episodes = alone.step(one)

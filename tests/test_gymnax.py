@@ -20,7 +20,7 @@ from ppo_bench.envs.base import Task
 from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.device import DeviceBackend
 from ppo_bench.envs.dynamics.env import DynamicsEnv
-from ppo_bench.envs.jax.host import HostView
+from ppo_bench.envs.jax.host import JaxVectorEnv
 from ppo_bench.envs.random_play import random_actions
 from ppo_bench.mathematics import noise
 from tests.refusals import assert_one_line
@@ -81,7 +81,7 @@ def made(env_id: str, num_envs: int = 2, **kwargs: Any) -> DynamicsEnv:
 @pytest.mark.parametrize("env_id", [CARTPOLE, PENDULUM, BREAKOUT, LAKE])
 def test_an_environment_is_stepped_as_it_steps_itself(env_id: str) -> None:
     env, seeds = made(env_id), [5, 6]
-    start = env.reset(seeds)
+    result = env.reset(seeds)
     module, _, name = env_id.partition(":")
     own = getattr(__import__(module, fromlist=[name]), name)()
     words = noise.reset_words(jnp, jnp.array(seeds, jnp.int32), jnp.zeros(2, jnp.int32), 2)
@@ -89,11 +89,11 @@ def test_an_environment_is_stepped_as_it_steps_itself(env_id: str) -> None:
     shown, state = own.reset_env(keys[1], own.default_params)
     choices = own.observation_space(own.default_params)
     one_hot = (lambda obs: np.eye(choices.n)[obs]) if hasattr(choices, "n") else np.asarray
-    assert_array_equal(np.asarray(start.seen.obs)[1], one_hot(shown))
-    rng, stands = np.random.default_rng(1), start.state
+    assert_array_equal(np.asarray(result.policy_input.obs)[1], one_hot(shown))
+    rng, stands = np.random.default_rng(1), result.state
     for t in range(1, 30):
         action: Any = rng.integers(env.action_space.n) if hasattr(env.action_space, "n") else rng.uniform(-2, 2, 1)
-        stands, step = start.step(stands, jnp.array([action, action]))
+        stands, step = result.step(stands, jnp.array([action, action]))
         key = jax.random.fold_in(keys[1], t)
         with jax.enable_x64(False):
             shown, state, reward, terminated, _ = own.step_env(key, state, jnp.asarray(action), own.default_params)
@@ -110,22 +110,22 @@ def test_the_default_generator_of_jax_changes_nothing(env_id: str) -> None:
     for generator in ("threefry2x32", "rbg"):
         with jax.default_prng_impl(generator):
             env = made(env_id)
-            start = env.reset([5, 6])
-            shown.append([start.seen.obs, start.step(start.state, jnp.array([0, 1]))[1].obs])
+            result = env.reset([5, 6])
+            shown.append([result.policy_input.obs, result.step(result.state, jnp.array([0, 1]))[1].obs])
     assert_array_equal(*np.asarray(shown))
 
 
 @pytest.mark.parametrize("env_id", [CARTPOLE, PENDULUM, BREAKOUT])
 def test_it_keeps_the_contract(env_id: str) -> None:
     findings = check_contract(lambda: made(env_id, 4), 400)
-    assert {finding.rule: finding.evidence for finding in findings if not finding.kept} == {}
+    assert {finding.rule: finding.evidence for finding in findings if not finding.holds} == {}
 
 
 def test_a_time_limit_is_no_end_of_the_game_in_the_older_interface_either() -> None:
-    start = made("tests.test_gymnax:Counting").reset([1, 2])
-    state, flags = start.state, []
+    result = made("tests.test_gymnax:Counting").reset([1, 2])
+    state, flags = result.state, []
     for t in range(1, 8):
-        state, step = start.step(state, jnp.array([0, int(t == 3)]))
+        state, step = result.step(state, jnp.array([0, int(t == 3)]))
         flags.append((step.terminated.tolist(), step.truncated.tolist()))
     assert flags[2] == ([False, True], [False, False])
     assert flags[6][0][0] is False
@@ -143,10 +143,10 @@ def test_observations_of_several_parts_are_refused_in_one_line(
 
 def test_parameters_are_those_that_are_given() -> None:
     env = made("tests.test_gymnax:Counting", max_steps_in_episode=3)
-    start, truncated = env.reset([1, 2]), []
-    state = start.state
+    result, truncated = env.reset([1, 2]), []
+    state = result.state
     for _ in range(3):
-        state, step = start.step(state, jnp.array([0, 0]))
+        state, step = result.step(state, jnp.array([0, 0]))
         truncated.append(step.truncated.tolist())
     assert truncated == [[False, False], [False, False], [True, True]]
     with pytest.raises(ConfigError, match=r"env\.kwargs: there is no parameter theta; there are max_steps_in_episode"):
@@ -163,7 +163,7 @@ def test_a_game_is_trained_in_two_seeds_of_one_program(tmp_path: Path, capfd: py
 
 @pytest.mark.slow
 def test_craftax_is_played() -> None:
-    env, rng = HostView(made(CRAFTAX, 2)), np.random.default_rng(1)
+    env, rng = JaxVectorEnv(made(CRAFTAX, 2)), np.random.default_rng(1)
     first = env.reset([1, 2]).obs
     assert first.shape == (2, *(env.observation_space.shape or ()))
     for _ in range(30):

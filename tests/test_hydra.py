@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 import ppo_bench.__main__
 from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
-from ppo_bench.common.values import quoted
+from ppo_bench.common.values import quote
 from ppo_bench.configuration.load import load_config
 from tests.processes import TRAIN
 from tests.refusals import assert_one_line
@@ -129,7 +129,7 @@ def test_a_configuration_of_ones_own_is_the_first(
     folder = Path(printed(capsys, "-cn", "mine", "--config-dir=jürgen's", "device=cpu").splitlines()[-1])
     assert folder.name == "seed3"
     overrides = json.loads((folder / "run.json").read_text())["overrides"]
-    by_hand = printed(capsys, f"hydra.searchpath=[{quoted(f'file://{own}')}]", *RUN, "hydra.run.dir=by_hand").strip()
+    by_hand = printed(capsys, f"hydra.searchpath=[{quote(f'file://{own}')}]", *RUN, "hydra.run.dir=by_hand").strip()
     assert json.loads((here / by_hand / "run.json").read_text())["overrides"][0].startswith("hydra.searchpath=")
     assert load_config([*overrides, "seed=3", "total_timesteps=1024", "outputs=outputs"]).run_folder == folder
     assert exit_code(main, ["-m", "-cn", "mine", "--config-dir", str(own), "device=cpu", "seed=4,5"]) == 0

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from ppo_bench.algorithms.base import Hyperparameters
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.paths import CONF
-from ppo_bench.common.values import younger_defaults
+from ppo_bench.common.values import added_field_defaults
 from ppo_bench.configuration import identity as identity_module
 from ppo_bench.configuration.load import load_config, recorded_config
 from tests.test_config import experiment_folder
@@ -24,7 +24,8 @@ FOLDERS = {
     "framework=jax_xla backend=device num_seeds=3": "default/cartpole-device-jax_xla-48c9402e",
     "experiment=cleanrl/ppo_atari_lstm": "cleanrl/ppo_atari_lstm/breakout-gymnasium-torch_eager-ebc94ea8",
 }
-"""Folders of this revision. A key that is added and moves one is to be `younger`; a correction is a new `REVISION`."""
+"""Folders of this revision. A key that is added and moves one is to be `added_field`; a correction is a new
+`REVISION`."""
 
 
 @pytest.mark.parametrize(("words", "folder"), FOLDERS.items())
@@ -81,7 +82,7 @@ def test_what_is_given_otherwise_has_another_folder(words: str) -> None:
 def test_a_key_at_the_default_of_earlier_runs_moves_no_folder() -> None:
     newer = {"ppo": Hyperparameters, "env.atari": type(load_config(["env=breakout"]).task.atari)}
     for path, cls in newer.items():
-        for key, value in younger_defaults(cls).items():
+        for key, value in added_field_defaults(cls).items():
             config = load_config(["env=breakout", f"{path}.{key}={'null' if value is None else value}"])
             node: Any = OmegaConf.select(OmegaConf.create(config.resolved), path)
             assert node[key] == value  # run.json says it

@@ -11,7 +11,7 @@ import torch
 from gymnasium import spaces
 from numpy.testing import assert_allclose, assert_array_equal
 
-from ppo_bench.common.flattened import Flattened
+from ppo_bench.common.flattened import FlattenedBox
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.gymnasium import GymnasiumBackend
 from ppo_bench.mathematics.weights import initial_weights
@@ -85,7 +85,7 @@ def test_other_arrays_are_vectors(shape: tuple[int, ...], dtype: Any) -> None:
 def test_images_in_dictionaries_are_found_with_several_frames_too(shape: tuple[int, ...]) -> None:
     parts = spaces.Dict({"image": spaces.Box(0, 255, shape, np.uint8), "speed": spaces.Box(-1, 1, (2,), np.float32)})
     box = spaces.utils.flatten_space(parts)
-    space = Flattened(box, parts.spaces.values())
+    space = FlattenedBox(box, parts.spaces.values())
     assert [image.shape for image in images_in(space)] == [shape]
     network = AUTO.build(space, CHOICE)
     flat: Any = [spaces.utils.flatten(parts, parts.sample()) for _ in range(2)]
@@ -126,7 +126,7 @@ def test_grey_images_in_dictionaries_have_convolutions(alone: bool) -> None:
     env: Any = GymnasiumBackend("gymnasium", "sync").make(task)
     obs = env.reset([1, 2]).obs
     network: Any = AUTO.build(env.observation_space, CHOICE)
-    assert [eye.image.shape for eye in dict(network.module.options)["eyes"]] == [(40, 50, 1)]
+    assert [eye.image.shape for eye in dict(network.module.options)["image_encoders"]] == [(40, 50, 1)]
     (image,) = images_in(env.observation_space)
     pixels = obs[:, image.start : image.stop].astype(np.float64) / (255 if network.uint8 else 1)
     assert_allclose(pixels, 0.2, rtol=1e-6)

@@ -138,7 +138,7 @@ def test_a_decision_has_the_networks_values_and_probabilities(framework: str, ru
         return x
 
     decision = trained.decide(obs)
-    np.testing.assert_allclose(decision.head[0], logits := computed("actor"), atol=1e-5)
+    np.testing.assert_allclose(decision.policy_outputs[0], logits := computed("actor"), atol=1e-5)
     np.testing.assert_allclose(decision.values, computed("critic")[:, 0], atol=1e-5)
     probabilities = scipy.special.softmax(logits, -1)
     np.testing.assert_allclose(decision.log_probs, np.log(probabilities[np.arange(50), decision.actions]), atol=1e-5)
@@ -151,7 +151,7 @@ def test_a_decision_of_numbers_has_densities_of_what_the_policy_chose(tmp_path: 
     words = [*WORDS, "env.id=Pendulum-v1", "ppo=continuous", "ppo.num_envs=1"]
     (folder,) = ppo_bench.train([*words, f"outputs={tmp_path}"])
     decision = ppo_bench.load(folder, greedy=False).decide(100 * np.ones((200, 3), np.float32))
-    policy = scipy.stats.norm(decision.head[0], np.exp(decision.head[1]))
+    policy = scipy.stats.norm(decision.policy_outputs[0], np.exp(decision.policy_outputs[1]))
     np.testing.assert_allclose(decision.log_probs, policy.logpdf(decision.chosen).sum(-1), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(decision.entropies, np.broadcast_to(policy.entropy().sum(-1), 200), rtol=1e-4)
     assert decision.values.shape == (200,)

@@ -94,16 +94,16 @@ def episodes_in_gymnasium(env_id: str, good: bool) -> list[Episode]:
 
 def follow(env: DynamicsEnv, episodes: list[Episode]) -> list[Episode]:
     """The same actions from the same first states: one compiled program, all episodes side by side."""
-    start = env.reset(range(len(episodes)))
+    result = env.reset(range(len(episodes)))
     with jax.enable_x64(True):
         positions = [jnp.asarray(column) for column in np.stack([episode.first for episode in episodes], axis=1)]
-        dynamics = type(start.state.dynamics)(*positions, *start.state.dynamics[len(positions) :])
-        state = start.state._replace(dynamics=dynamics)
+        dynamics = type(result.state.dynamics)(*positions, *result.state.dynamics[len(positions) :])
+        state = result.state._replace(dynamics=dynamics)
     longest = max(len(episode.actions) for episode in episodes)
     actions = np.stack([np.resize(episode.actions, (longest, *episode.actions.shape[1:])) for episode in episodes], 1)
     if isinstance(env.action_space, spaces.Discrete):
         actions = actions.astype(np.int32)
-    _, steps = jax.jit(lambda s, a: jax.lax.scan(start.step, s, a))(state, actions)
+    _, steps = jax.jit(lambda s, a: jax.lax.scan(result.step, s, a))(state, actions)
     obs, reward, flags = (np.asarray(x) for x in (steps.obs, steps.reward, jnp.stack([steps[2], steps[3]], -1)))
     lengths = [len(episode.actions) for episode in episodes]
     return [
@@ -149,8 +149,8 @@ def test_first_states_are_uniform_within_gymnasiums_limits(env_id: str) -> None:
     for seed, row in enumerate(theirs):
         env.reset(seed=seed)
         row[:] = env.state  # type: ignore[attr-defined]
-    start = DeviceBackend("device").make(Task("any", env_id, 4000)).reset(noise.env_seeds(1, 0, 4000))
-    ours = np.stack([np.asarray(x) for x in start.state.dynamics[: len(low)]], 1)
+    result = DeviceBackend("device").make(Task("any", env_id, 4000)).reset(noise.env_seeds(1, 0, 4000))
+    ours = np.stack([np.asarray(x) for x in result.state.dynamics[: len(low)]], 1)
     for values, spread in ((theirs, 0.15), (ours, 0.05)):  # the limits above are gymnasium's, and ours
         assert ((low - 1e-7 <= values) & (values <= high + 1e-7)).all()
         np.testing.assert_allclose(values.mean(0), (low + high) / 2, atol=spread * (high - low).max())
@@ -163,8 +163,8 @@ def test_acrobots_angles_stay_within_a_turn_from_the_fastest_states(monkeypatch:
         angles = rng.uniform(-math.pi, math.pi, (2, num))
         speeds = rng.choice([-1.0, 1.0], (2, num)) * np.array(acrobot.MAX_VELOCITIES)[:, None]
         state = AcrobotState(*(jnp.asarray(x) for x in (*angles, *speeds)))
-        moved, _, _ = Acrobot().over(jnp).step(state, jnp.asarray(rng.integers(0, 3, num)))
+        moved, _, _ = Acrobot().with_xp(jnp).step(state, jnp.asarray(rng.integers(0, 3, num)))
         assert max(float(jnp.abs(angle).max()) for angle in moved[:2]) <= math.pi
         monkeypatch.setattr(acrobot, "TURNS", 2)
-        moved, _, _ = Acrobot().over(jnp).step(state, jnp.asarray(rng.integers(0, 3, num)))
+        moved, _, _ = Acrobot().with_xp(jnp).step(state, jnp.asarray(rng.integers(0, 3, num)))
         assert max(float(jnp.abs(angle).max()) for angle in moved[:2]) > math.pi  # such states are among them

@@ -23,30 +23,30 @@ from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.device import DYNAMICS, DeviceBackend
 from ppo_bench.envs.dynamics.cartpole import CartPole, CartPoleState
 from ppo_bench.envs.dynamics.env import DynamicsEnv
-from ppo_bench.envs.jax.host import HostView
+from ppo_bench.envs.jax.host import JaxVectorEnv
 from ppo_bench.mathematics import noise
 from tests.policies import balance
 
 
 def test_a_fall_in_the_last_step_is_both_as_in_gymnasium() -> None:
     env = DynamicsEnv(CartPole(), 1)
-    start = env.reset([0])
+    result = env.reset([0])
     with jax.enable_x64(True):
         fallen = CartPoleState(*(jnp.full(1, x, jnp.float64) for x in (2.39, 9.0, 0.0, 0.0)))
-        state = start.state._replace(dynamics=fallen, steps=jnp.full(1, 499, jnp.int32))
-    _, step = start.step(state, np.zeros(1, np.int32))
+        state = result.state._replace(dynamics=fallen, steps=jnp.full(1, 499, jnp.int32))
+    _, step = result.step(state, np.zeros(1, np.int32))
     assert (bool(step.terminated[0]), bool(step.truncated[0])) == (True, True)
 
 
 @pytest.mark.parametrize("env_id", DYNAMICS)
 def test_environments_in_jax_keep_the_contract(env_id: str) -> None:
     findings = check_contract(lambda: DeviceBackend("device").make(Task("any", env_id, 4)), 1200)
-    assert {finding.rule: finding.evidence for finding in findings if not finding.kept} == {}
+    assert {finding.rule: finding.evidence for finding in findings if not finding.holds} == {}
     assert len(findings) == 16
 
 
 def test_a_truncated_episode_is_reset_in_the_next_step() -> None:
-    env = HostView(DynamicsEnv(CartPole(), 3))
+    env = JaxVectorEnv(DynamicsEnv(CartPole(), 3))
     obs = env.reset([1, 2, 3]).obs
     for t in range(1, 503):
         step = env.step(balance(obs))
@@ -60,7 +60,7 @@ def test_a_truncated_episode_is_reset_in_the_next_step() -> None:
 
 def test_first_states_are_uniform_and_differ_between_environments_and_episodes() -> None:
     env = DynamicsEnv(CartPole(), 2000)
-    first = np.asarray(env.reset(noise.env_seeds(1, 0, 2000)).seen.obs)
+    first = np.asarray(env.reset(noise.env_seeds(1, 0, 2000)).policy_input.obs)
     assert np.abs(first).max() <= 0.05
     np.testing.assert_allclose(first.mean(0), 0.0, atol=0.003)
     np.testing.assert_allclose(first.std(0), 0.1 / np.sqrt(12), rtol=0.05)
@@ -69,7 +69,7 @@ def test_first_states_are_uniform_and_differ_between_environments_and_episodes()
 
 
 def test_an_environment_does_not_depend_on_the_others() -> None:
-    alone, together = HostView(DynamicsEnv(CartPole(), 1)), HostView(DynamicsEnv(CartPole(), 3))
+    alone, together = JaxVectorEnv(DynamicsEnv(CartPole(), 1)), JaxVectorEnv(DynamicsEnv(CartPole(), 3))
     assert_array_equal(alone.reset([7]).obs[0], together.reset([5, 7, 6]).obs[1])
     for t in range(200):
         mine, theirs = (env.step(np.full(env.num_envs, t % 3 == 0, np.int32)) for env in (alone, together))
@@ -118,7 +118,7 @@ def test_dynamics_of_ones_own_are_trained_by_their_id(tmp_path: Path) -> None:
 
 
 def test_the_constructor_of_ones_own_dynamics_has_the_arguments_that_are_given() -> None:
-    view = HostView(DeviceBackend("device").make(Task("own", "tests.test_jax_envs:Counter", 1, kwargs={"end": 2})))
+    view = JaxVectorEnv(DeviceBackend("device").make(Task("own", "tests.test_jax_envs:Counter", 1, kwargs={"end": 2})))
     begun = int(view.reset([1]).obs[0, 0])
     ends = [bool(view.step(np.ones(1, np.int32)).terminated[0]) for _ in range(2 - begun)]
     assert ends == [False] * (1 - begun) + [True]
@@ -167,7 +167,7 @@ def test_what_is_no_dynamics_is_refused(env_id: str, fragment: str) -> None:
 def test_actions_of_float64_keep_their_digits_whatever_the_process_computes_in(of_process: bool) -> None:
     torque = 1 + 2.0**-30  # 1 in float32
     with jax.enable_x64(of_process):
-        view = HostView(DeviceBackend("device").make(Task("pendulum", "Pendulum-v1", 1)))
+        view = JaxVectorEnv(DeviceBackend("device").make(Task("pendulum", "Pendulum-v1", 1)))
         view.reset([1])
         (theta,), (speed,) = (np.array(of) for of in view._state.dynamics)
         view.step(np.array([[torque]]))
@@ -177,7 +177,7 @@ def test_actions_of_float64_keep_their_digits_whatever_the_process_computes_in(o
 
 def test_a_view_on_the_host_steps_on_the_first_cpu_whatever_the_device_of_learning() -> None:
     first, other = jax.devices("cpu")[:2]
-    view = HostView(DynamicsEnv(CartPole(), 4))
+    view = JaxVectorEnv(DynamicsEnv(CartPole(), 4))
     with jax.default_device(other):
         view.reset([0, 1, 2, 3])
         view.step(np.zeros(4, np.int32))

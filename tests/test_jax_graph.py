@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from ppo_bench.__main__ import main
-from ppo_bench.common.errors import ConfigError, Failed
+from ppo_bench.common.errors import ConfigError, RunError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.dynamics.cartpole import CartPole
 from ppo_bench.envs.dynamics.env import DynamicsEnv
-from ppo_bench.envs.jax.host import HostView
+from ppo_bench.envs.jax.host import JaxVectorEnv
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.base import Episode, Metrics
-from ppo_bench.runners.program_runner import MOST_AHEAD, ProgramRunner
+from ppo_bench.runners.program_runner import MAX_PENDING, ProgramRunner
 from ppo_bench.runs.train import build_runner
 from tests.runners import ACTING, played, problem_for, runner_for
 from tests.training import rows, timeless
@@ -50,7 +50,7 @@ def test_an_iteration_in_one_program_is_that_of_every_framework_on_the_host(
     framework: str, overrides: list[str]
 ) -> None:
     precise = ["precision=float64", *overrides]
-    expected, expected_rows, expected_episodes = run(framework, HostView(DynamicsEnv(CartPole(), 4)), 4, precise)
+    expected, expected_rows, expected_episodes = run(framework, JaxVectorEnv(DynamicsEnv(CartPole(), 4)), 4, precise)
     found, rows, episodes = run_in_a_program(*precise)
     assert episodes == expected_episodes
     assert len(episodes) > 20
@@ -65,7 +65,7 @@ def test_an_iteration_in_one_program_is_that_of_every_framework_on_the_host(
 
 
 def test_the_same_holds_in_float32_with_float64_statistics() -> None:
-    expected, _, expected_episodes = run("jax_xla", HostView(DynamicsEnv(CartPole(), 4)), 4, NORMALIZED)
+    expected, _, expected_episodes = run("jax_xla", JaxVectorEnv(DynamicsEnv(CartPole(), 4)), 4, NORMALIZED)
     found, _, episodes = run("jax_xla", DynamicsEnv(CartPole(), 4), 4, NORMALIZED)
     assert episodes == expected_episodes
     for name in found:
@@ -93,11 +93,11 @@ def test_an_exported_state_goes_on_as_the_one_it_came_from() -> None:
 
 def test_iterations_given_ahead_are_the_same_iterations() -> None:
     """Seven of them, in blocks of 3, 3 and 1."""
-    problem = problem_for(DynamicsEnv(CartPole(), 4), 7, NORMALIZED)
+    spec = problem_for(DynamicsEnv(CartPole(), 4), 7, NORMALIZED)
     ends: list[Arrays] = []
     given: list[list[tuple[Metrics, list[Episode]]]] = []
     for iterations_per_call in (1, 3):
-        runner = ProgramRunner(problem, DynamicsEnv(CartPole(), 4), iterations_per_call)
+        runner = ProgramRunner(spec, DynamicsEnv(CartPole(), 4), iterations_per_call)
         state = runner.init(SEED)
         rows = []
         for _ in range(7):
@@ -120,18 +120,18 @@ class Breaks(CartPole):
 
 def test_a_reward_that_is_no_number_names_its_environment() -> None:
     runner = ProgramRunner(problem_for(DynamicsEnv(CartPole(), 4), 7, []), DynamicsEnv(Breaks(), 4), 1)
-    with pytest.raises(Failed, match="environment 2 gave a reward of nan, which is no finite number"):
+    with pytest.raises(RunError, match="environment 2 gave a reward of nan, which is no finite number"):
         runner.step(runner.init(SEED))
 
 
 def test_a_device_never_has_more_than_it_takes_at_once_and_nothing_past_the_end_of_a_block() -> None:
-    problem = problem_for(DynamicsEnv(CartPole(), 4), 45, [])
-    runner = ProgramRunner(problem, DynamicsEnv(CartPole(), 4), iterations_per_call=20)
+    spec = problem_for(DynamicsEnv(CartPole(), 4), 45, [])
+    runner = ProgramRunner(spec, DynamicsEnv(CartPole(), 4), iterations_per_call=20)
     state, ahead = runner.init(SEED), []
     for _ in range(45):
         state, _, _ = runner.step(state)
-        ahead.append(len(state.ahead))
-    block = [MOST_AHEAD - 1] * (20 - MOST_AHEAD) + list(range(MOST_AHEAD))[::-1]
+        ahead.append(len(state.pending))
+    block = [MAX_PENDING - 1] * (20 - MAX_PENDING) + list(range(MAX_PENDING))[::-1]
     assert ahead == [*block, *block, 4, 3, 2, 1, 0]
 
 

@@ -10,11 +10,11 @@ import pytest
 
 from ppo_bench.commands.check import main
 from ppo_bench.envs import envpool_options
-from ppo_bench.envs.base import Atari, Step, Task, VectorEnv
+from ppo_bench.envs.base import Atari, EnvStep, Task, VectorEnv
 from ppo_bench.envs.envpool import EnvPoolBackend
 from ppo_bench.envs.envpool_xla import EnvPoolXlaBackend
-from ppo_bench.envs.host import on_host
-from ppo_bench.envs.limits import Confusion, confusion
+from ppo_bench.envs.host import to_vector_env
+from ppo_bench.envs.time_limits import Confusion, confusion
 from ppo_bench.mathematics import noise
 
 LIVES = Atari(episodic_life=True, reward_clip=True)
@@ -23,12 +23,12 @@ ACTIONS = np.random.default_rng(0).integers(0, 4, 200)
 
 def breakout(backend: str, limit: int) -> VectorEnv:
     task = Task("breakout", "Breakout-v5", 1, LIVES, kwargs={"max_episode_steps": limit})
-    return on_host((EnvPoolXlaBackend if backend == "envpool_xla" else EnvPoolBackend)(backend, 1).make(task))
+    return to_vector_env((EnvPoolXlaBackend if backend == "envpool_xla" else EnvPoolBackend)(backend, 1).make(task))
 
 
-def played(env: VectorEnv, num_steps: int) -> Step:
+def played(env: VectorEnv, num_steps: int) -> EnvStep:
     env.reset([5])
-    steps = Step.stack([env.step(action).map(np.copy) for action in ACTIONS[:num_steps, None]])
+    steps = EnvStep.stack([env.step(action).map(np.copy) for action in ACTIONS[:num_steps, None]])
     env.close()
     return steps
 
@@ -37,7 +37,7 @@ def played(env: VectorEnv, num_steps: int) -> Step:
 def test_a_game_that_is_lost_in_the_very_step_of_the_limit_is_lost(
     backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(envpool_options, "OF_THE_ATARI_TASK", set())  # the limit is the task's otherwise
+    monkeypatch.setattr(envpool_options, "ATARI_TASK_OPTIONS", set())  # the limit is the task's otherwise
     free = played(breakout("envpool", 27_000), 200)
     lost = int(np.flatnonzero(free.episode_over[:, 0])[0])
     resets = int((free.terminated[:lost, 0]).sum())  # of lost lives, which are no steps of the game

@@ -76,7 +76,9 @@ OPTIONS: dict[str, Any] = {"clip_coef": 0.2, "clip_vloss": True, "ent_coef": 0.0
 HALF = [0.5, 0.5]
 
 
-def normalized(xp: Any, batch: ppo.Transitions, norm_adv: bool = True, total: Any = ppo.alone) -> ppo.Transitions:
+def normalized(
+    xp: Any, batch: ppo.Transitions, norm_adv: bool = True, total: Any = ppo.single_device_sum
+) -> ppo.Transitions:
     """The transitions of a minibatch with `norm_adv`, from unnormalised advantages and masks in place of weights."""
     value, policy = ppo.normalize_masks(xp, xp.stack([batch.value_weight, batch.policy_weight]), total)
     advantages = batch.advantages

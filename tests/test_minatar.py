@@ -20,7 +20,7 @@ from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.device import MINATAR, DeviceBackend
 from ppo_bench.envs.distribution import random_episodes
 from ppo_bench.envs.dynamics.env import DynamicsEnv
-from ppo_bench.envs.jax.host import HostView
+from ppo_bench.envs.jax.host import JaxVectorEnv
 from ppo_bench.envs.jax.minatar import MinAtar
 from ppo_bench.envs.random_play import random_actions
 from ppo_bench.networks.spec import Auto, MinAtarCnn, Mlp
@@ -34,7 +34,7 @@ SHAPES = {"asterix": (4, 5), "breakout": (4, 3), "freeway": (7, 3), "seaquest": 
 def test_space_invaders_keeps_the_contract() -> None:
     """One game: all that differs between them is pgx's; `python -m ppo_bench.check --all` checks the others."""
     findings = check_contract(lambda: DeviceBackend("device").make(Task("any", "minatar-space_invaders", 3)), 200)
-    assert {finding.rule: finding.evidence for finding in findings if not finding.kept} == {}
+    assert {finding.rule: finding.evidence for finding in findings if not finding.holds} == {}
 
 
 @pytest.mark.parametrize("env_id", MINATAR)
@@ -52,16 +52,16 @@ def test_a_game_is_made_and_played_where_jax_computes_in_float64() -> None:
     """As under precision=float64; Freeway's own code would fail there."""
     jax.clear_caches()  # what was traced in float32 would hide it
     with jax.enable_x64(True):
-        env = HostView(DynamicsEnv(MinAtar("minatar-freeway"), 2))
+        env = JaxVectorEnv(DynamicsEnv(MinAtar("minatar-freeway"), 2))
         first, second = env.reset([1, 2]).obs, env.step(np.array([0, 1])).obs
-    narrow = HostView(DynamicsEnv(MinAtar("minatar-freeway"), 2))
+    narrow = JaxVectorEnv(DynamicsEnv(MinAtar("minatar-freeway"), 2))
     assert_array_equal(first, narrow.reset([1, 2]).obs)
     assert_array_equal(second, narrow.step(np.array([0, 1])).obs)
 
 
 def test_a_game_is_what_pgx_plays_with_the_same_keys() -> None:
     """Until the first end; rewards are its own, and the final observation is shown."""
-    env = HostView(DynamicsEnv(MinAtar("minatar-breakout"), 1))
+    env = JaxVectorEnv(DynamicsEnv(MinAtar("minatar-breakout"), 1))
     obs = env.reset([5]).obs
     key = env._state.dynamics.key[0]
     game = pgx.make("minatar-breakout")
@@ -84,7 +84,7 @@ def test_a_game_is_what_pgx_plays_with_the_same_keys() -> None:
 def test_episodes_differ_from_each_other_and_time_limits_cut_them() -> None:
     dynamics = MinAtar("minatar-breakout")
     dynamics.time_limit = 3  # before the ball can fall
-    env = HostView(DynamicsEnv(dynamics, 64))
+    env = JaxVectorEnv(DynamicsEnv(dynamics, 64))
     starts = [env.reset(range(64)).obs]
     for t in range(1, 9):
         step = env.step(np.zeros(64, int))

@@ -134,16 +134,16 @@ def test_the_first_task_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.
 def test_jax_takes_neither_a_gpu_for_each_task_nor_the_handler_of_sigterm() -> None:
     script = """
 import signal
-from ppo_bench.common.launched import launched
-from ppo_bench.runners.jax_peers import JaxPeers
+from ppo_bench.common.rank_info import read_rank_info
+from ppo_bench.runners.jax_process_group import JaxProcessGroup
 received = []
 signal.signal(signal.SIGTERM, lambda number, _: received.append(number))
-peers = JaxPeers(launched(), 60)
+process_group = JaxProcessGroup(read_rank_info(), 60)
 signal.raise_signal(signal.SIGTERM)
 assert received
 from jax._src.xla_bridge import CUDA_VISIBLE_DEVICES
 assert CUDA_VISIBLE_DEVICES.value == "all", CUDA_VISIBLE_DEVICES.value
-peers.close()
+process_group.close()
 """
     told = {"JOB_ID": "7", "STEP_NODELIST": "n[1-2]", "NTASKS": "2", "PROCID": "0", "LOCALID": "0"}
     told = {f"SLURM_{name}": value for name, value in told.items()}

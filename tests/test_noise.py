@@ -16,7 +16,7 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from ppo_bench.mathematics import distributions, noise
-from ppo_bench.runners.jax_learning import stable_argsort
+from ppo_bench.runners.jax_functions import stable_argsort
 from tests.namespaces import NAMESPACES, Namespace, to_numpy
 
 

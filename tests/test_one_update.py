@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ppo_bench.mathematics.arrays import Arrays
-from ppo_bench.runners.base import Metrics, Problem
+from ppo_bench.runners.base import Metrics, TrainingSpec
 from tests.runners import problem_for, relative_distance, runner_for
 from tests.scenes import RandomScenes
 
@@ -31,7 +31,7 @@ def overrides_of(design: str, pixels: bool) -> list[str]:
     return [f"ppo.max_grad_norm={gradient_clipping}", *(f"ppo.{k}={bool(v)}".lower() for k, v in switches.items())]
 
 
-def problem_of(pixels: bool, continuous: bool, design: str) -> Problem:
+def problem_of(pixels: bool, continuous: bool, design: str) -> TrainingSpec:
     fixed = ["ppo.num_minibatches=1", "ppo.num_steps=32", "ppo.update_epochs=1", "precision=float32"]
     return problem_for(RandomScenes(4, pixels, continuous), 10, [*fixed, *overrides_of(design, pixels)])
 

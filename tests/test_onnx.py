@@ -14,11 +14,11 @@ from numpy.testing import assert_allclose
 
 from ppo_bench.commands.export.command import main
 from ppo_bench.common.cli import exit_code
-from ppo_bench.envs.host import on_host
-from ppo_bench.envs.observed import make_env
+from ppo_bench.envs.host import to_vector_env
+from ppo_bench.envs.observation_selection import make_env
 from ppo_bench.runners import checkpoint
 from ppo_bench.runs.play import load_agent
-from ppo_bench.runs.recorded import load_run
+from ppo_bench.runs.run_config import load_run
 from tests.evaluations import SMALL
 from tests.training import trained
 
@@ -53,19 +53,20 @@ np.save(sys.argv[3], logits.detach().numpy())
 
 
 def played(run: Path, steps: int = STEPS) -> list[tuple[np.ndarray, np.ndarray, Any, Any, Any]]:
-    """Observations, start flags, the carry before, the decision and the carry after, for each step of three games."""
+    """Observations, episode-start flags, the carry before, the decision and the carry after, for each step of three
+    games."""
     config, saved = load_run(run, {}), checkpoint.load(checkpoint.find(run))
-    env = on_host(make_env(config.backend, config.task.at_least(3)))
+    env = to_vector_env(make_env(config.backend, config.task.with_num_envs(3)))
     found = []
     try:
         agent = load_agent(config, saved, env, greedy=True, seed=1)
         carry: Any = agent.carry(3)
-        seen, start = env.reset([1, 2, 3]), np.ones(3, bool)
+        policy_input, episode_start = env.reset([1, 2, 3]), np.ones(3, bool)
         for t in range(steps):
-            decision, after = agent.decide(t, seen, start, carry)
-            found.append((seen.obs.copy(), start, carry, decision, after))
+            decision, after = agent.decide(t, policy_input, episode_start, carry)
+            found.append((policy_input.obs.copy(), episode_start, carry, decision, after))
             step = env.step(decision.actions)
-            seen, start, carry = step.seen, step.terminated | step.truncated, after
+            policy_input, episode_start, carry = step.policy_input, step.terminated | step.truncated, after
     finally:
         env.close()
     return found
@@ -76,12 +77,12 @@ def test_onnxruntime_computes_what_the_policy_does(policy: str, tmp_path: Path) 
     run = trained(tmp_path, *POLICIES[policy], *SMALL)
     assert exit_code(main, [str(run), "--onnx", "--out", str(tmp_path / "export")]) == 0
     session = onnxruntime.InferenceSession(tmp_path / "export" / "policy.onnx")
-    for obs, start, carry, decision, after in played(run):
-        given = {"obs": obs, "start": start.astype(np.float32)}
+    for obs, episode_start, carry, decision, after in played(run):
+        given = {"obs": obs, "start": episode_start.astype(np.float32)}
         given |= {f"carry.{name}": array for name, array in carry.items()}
         names = [each.name for each in session.get_inputs()]
         found = session.run(None, {name: given[name] for name in names})
-        outputs = [*decision.head, decision.values]
+        outputs = [*decision.policy_outputs, decision.values]
         for one, other in zip(found, [*outputs, *after.values()], strict=True):
             assert one.shape == other.shape
         for one, other in zip(found, outputs, strict=False):
@@ -98,6 +99,6 @@ def test_plain_pytorch_computes_what_the_policy_does(tmp_path: Path) -> None:
     files = [str(arrays), str(tmp_path / "obs.npy"), str(tmp_path / "logits.npy")]
     subprocess.run([sys.executable, "-c", PLAIN, *files], check=True, cwd=tmp_path)
     found = np.load(tmp_path / "logits.npy")
-    expected = np.concatenate([decision.head[0] for *_, decision, _ in steps])
+    expected = np.concatenate([decision.policy_outputs[0] for *_, decision, _ in steps])
     assert_allclose(found, expected, atol=1e-6)
     assert (found.argmax(-1) == np.concatenate([decision.actions for *_, decision, _ in steps])).all()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ppo_bench.commands.report.command import main as report
-from ppo_bench.common.own_code import configured_objects, configured_own_code
+from ppo_bench.common.user_code import configured_objects, configured_user_code
 from ppo_bench.configuration.load import load_config
 from tests.training import ENVIRONMENT, ROOT
 
@@ -112,7 +112,7 @@ def test_the_named_modules_and_what_they_import_from_their_folder_count(
     }
 
     def digest() -> str | None:
-        return configured_own_code(configured_objects(config, "game:Game-v0"))
+        return configured_user_code(configured_objects(config, "game:Game-v0"))
 
     changed = [package / "__init__.py", package / "deep" / "__init__.py", package / "deep" / "inner.py"]
     changed += [package / "other.py", package / "further.py", tmp_path / "wrap.py", tmp_path / "game.py"]
@@ -125,8 +125,8 @@ def test_the_named_modules_and_what_they_import_from_their_folder_count(
     (package / "unused.py").write_text("# more\n")
     assert digest() == before
     plain = {"network": {"_target_": "ppo_bench.networks.spec.Mlp"}}
-    assert configured_own_code(configured_objects(plain, "ale_py:ALE/Pong-v5")) is None
-    assert configured_own_code(configured_objects(plain, "CartPole-v1")) is None
+    assert configured_user_code(configured_objects(plain, "ale_py:ALE/Pong-v5")) is None
+    assert configured_user_code(configured_objects(plain, "CartPole-v1")) is None
 
 
 def test_a_tracker_of_the_user_is_no_part_of_the_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

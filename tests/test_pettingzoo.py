@@ -20,7 +20,7 @@ from ppo_bench.envs.envpool import EnvPoolBackend
 from ppo_bench.envs.pettingzoo import PettingZooBackend
 from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.torch.ops import TorchOps
-from ppo_bench.runs.video.film import FilmedEnv, mp4
+from ppo_bench.runs.video.record_video import RecordedEnv, mp4
 from ppo_bench.runs.video.scene import draw_off_screen, open_scene
 from tests.films import frames_of
 from tests.runners import composed
@@ -40,7 +40,7 @@ def of_file(name: str, *words: str, rows: int = 4) -> VectorEnv:
 
 
 def broken(make: Any, num_steps: int) -> dict[str, str]:
-    return {finding.rule: finding.evidence for finding in check_contract(make, num_steps) if not finding.kept}
+    return {finding.rule: finding.evidence for finding in check_contract(make, num_steps) if not finding.holds}
 
 
 # --- The contract -----------------------------------------------------------------------------------------------------
@@ -66,14 +66,14 @@ def test_processes_step_the_same_games() -> None:
     task = Task("any", "classic/connect_four-v3", 4, players=2)
     rng, envs = np.random.default_rng(0), [backend(kind).make(task) for kind in ("sync", "async")]
     try:
-        seen = [env.reset([1, 1, 2, 2]) for env in envs]
+        policy_inputs = [env.reset([1, 1, 2, 2]) for env in envs]
         for _ in range(60):
-            for one, other in zip(*seen, strict=True):
+            for one, other in zip(*policy_inputs, strict=True):
                 assert_array_equal(one, other)
-            legal = seen[0].legal
-            assert legal is not None
-            actions = np.array([rng.choice(np.flatnonzero(row)) for row in legal])
-            seen = [env.step(actions).seen for env in envs]
+            action_mask = policy_inputs[0].action_mask
+            assert action_mask is not None
+            actions = np.array([rng.choice(np.flatnonzero(row)) for row in action_mask])
+            policy_inputs = [env.step(actions).policy_input for env in envs]
     finally:
         for env in envs:
             env.close()
@@ -87,20 +87,22 @@ def test_two_backends_play_the_same_four_in_a_row() -> None:
         rng = np.random.default_rng(3)
         one, other = ours.reset([5, 5]), theirs.reset([5, 5])
         for _ in range(40):
-            assert one.acts is not None
-            assert one.legal is not None
-            assert other.acts is not None
-            assert other.legal is not None
-            swap = slice(None, None, 1 if other.acts[0] == one.acts[0] else -1)  # rows begin in the other order there
+            assert one.policy_mask is not None
+            assert one.action_mask is not None
+            assert other.policy_mask is not None
+            assert other.action_mask is not None
+            swap = slice(
+                None, None, 1 if other.policy_mask[0] == one.policy_mask[0] else -1
+            )  # rows begin in the other order there
             assert_array_equal(one.obs, other.obs[swap])
-            assert_array_equal(one.legal, other.legal[swap])
-            column = rng.choice(np.flatnonzero(one.legal[one.acts.argmax()]))
+            assert_array_equal(one.action_mask, other.action_mask[swap])
+            column = rng.choice(np.flatnonzero(one.action_mask[one.policy_mask.argmax()]))
             a, b = ours.step(np.full(2, column)), theirs.step(np.full(2, column))
             assert_array_equal(a.raw_reward, b.raw_reward[swap])
             assert_array_equal(a.terminated, b.terminated)
             if a.terminated.all():
                 return
-            one, other = a.seen, b.seen
+            one, other = a.policy_input, b.policy_input
         pytest.fail("no game has ended")
     finally:
         ours.close()
@@ -124,17 +126,17 @@ def test_frames_and_rewards_are_those_of_the_wrappers_of_cleanrls_script(name: s
     wrapped = supersuit.agent_indicator_v0(supersuit.frame_stack_v1(wrapped, 4), type_only=False)
     env, rng, points = of_file(name, rows=2), np.random.default_rng(1), 0.0
     try:
-        seen = env.reset([5, 5])
+        policy_input = env.reset([5, 5])
         expected, _ = wrapped.reset(seed=int(np.random.default_rng(5).integers(2**31)))
         for _ in range(400):
-            assert_array_equal(seen.obs, np.stack(list(expected.values())))
+            assert_array_equal(policy_input.obs, np.stack(list(expected.values())))
             actions = rng.integers(env.action_space.n, size=2)
             step = env.step(actions)
             expected, rewards, *_ = wrapped.step(dict(zip(expected, actions.tolist(), strict=True)))
             assert step.reward.tolist() == list(rewards.values())
-            seen, points = step.seen, points + float(np.abs(step.reward).sum())
-        assert seen.obs.shape == (2, 84, 84, 6)
-        assert [seen.obs[row, 0, 0, 4:].tolist() for row in (0, 1)] == [[255, 0], [0, 255]]
+            policy_input, points = step.policy_input, points + float(np.abs(step.reward).sum())
+        assert policy_input.obs.shape == (2, 84, 84, 6)
+        assert [policy_input.obs[row, 0, 0, 4:].tolist() for row in (0, 1)] == [[255, 0], [0, 255]]
         assert points > 0 or name == "tennis_two_players"  # where a first serve can take longer
     finally:
         env.close()
@@ -172,11 +174,11 @@ def test_games_are_drawn(words: list[str], shape: tuple[int, int] | None, tmp_pa
     draw_off_screen()
     scene = open_scene(load_config(words))
     with mp4(tmp_path / "game.mp4", scene.fps) as add:
-        env = FilmedEnv(scene, add)
-        seen = env.reset([1, 1])
+        env = RecordedEnv(scene, add)
+        policy_input = env.reset([1, 1])
         for _ in range(20):
-            legal = seen.legal if seen.legal is not None else np.ones((2, 6), bool)
-            seen = env.step(legal.argmax(1)).seen
+            action_mask = policy_input.action_mask if policy_input.action_mask is not None else np.ones((2, 6), bool)
+            policy_input = env.step(action_mask.argmax(1)).policy_input
         env.close()
     frames = frames_of(tmp_path / "game.mp4")
     assert len(frames) == 21

@@ -85,7 +85,7 @@ def test_an_exit_of_a_game_is_its_failure(
 def test_games_of_floats_keep_the_contract(pulling: list[str]) -> None:
     assert check_contract(
         lambda: PettingZooBackend("pettingzoo", "sync").make(Task("any", "test/pulling-v0", 4, players=2)), 60
-    )[-1].kept
+    )[-1].holds
 
 
 def test_a_game_at_once_is_evaluated_against_random_play(
@@ -144,11 +144,11 @@ def test_the_player_to_move_alone_may_have_a_mask_in_infos(monkeypatch: pytest.M
 
     pettingzoo.register("aec", "test/choosing-v0", f"{__name__}:Choosing")
     env = PettingZooBackend("pettingzoo", "sync").make(Task("any", "test/choosing-v0", 4, players=2))
-    seen, rng = env.reset([1, 2, 3, 4]), np.random.default_rng(0)
+    policy_input, rng = env.reset([1, 2, 3, 4]), np.random.default_rng(0)
     for move in range(8):
-        assert seen.legal is not None
-        assert sorted(seen.legal.sum(1).tolist()) in ([1, 1, 3, 3], [3] * 4), move
-        seen = env.step(random_actions(env, rng, seen.legal)).seen
+        assert policy_input.action_mask is not None
+        assert sorted(policy_input.action_mask.sum(1).tolist()) in ([1, 1, 3, 3], [3] * 4), move
+        policy_input = env.step(random_actions(env, rng, policy_input.action_mask)).policy_input
     env.close()
     del pettingzoo.aec_registry["test/choosing-v0"]
 

@@ -17,7 +17,7 @@ from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.device import BRAX, DeviceBackend
 from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.envs.jax.brax import PIPELINE, Brax
-from ppo_bench.envs.jax.host import HostView
+from ppo_bench.envs.jax.host import JaxVectorEnv
 from ppo_bench.envs.random_play import random_actions
 
 pytestmark = pytest.mark.slow
@@ -27,7 +27,7 @@ def test_the_reacher_keeps_the_contract_and_is_cut_after_1000_steps() -> None:
     """One robot: all that differs between them is Brax's; `python -m ppo_bench.check --all` checks the others."""
     env = DeviceBackend("device").make(Task("any", "brax-reacher", 3))
     findings = {finding.rule: finding for finding in check_contract(lambda: env, 1_200)}
-    assert {finding.rule: finding.evidence for finding in findings.values() if not finding.kept} == {}
+    assert {finding.rule: finding.evidence for finding in findings.values() if not finding.holds} == {}
     (limit,) = (finding for rule, finding in findings.items() if "time limit" in rule)
     assert re.match(r"3 after 1000 steps, the longest episode takes 1000; 3 of 3 times", limit.evidence)
     assert env.observation_space.shape == (11,)
@@ -35,12 +35,12 @@ def test_the_reacher_keeps_the_contract_and_is_cut_after_1000_steps() -> None:
 
 
 @pytest.fixture(scope="module")
-def pendulum() -> HostView:
+def pendulum() -> JaxVectorEnv:
     """Brax's smallest task, which ends when the pole falls."""
-    return HostView(DynamicsEnv(Brax("brax-inverted_pendulum"), 4))
+    return JaxVectorEnv(DynamicsEnv(Brax("brax-inverted_pendulum"), 4))
 
 
-def test_steps_are_those_of_brax_with_the_same_keys_until_each_pole_falls(pendulum: HostView) -> None:
+def test_steps_are_those_of_brax_with_the_same_keys_until_each_pole_falls(pendulum: JaxVectorEnv) -> None:
     obs = pendulum.reset([5, 6, 7, 8]).obs
     with jax.enable_x64(False):  # whatever the tests before have left: Brax computes in float32
         step = jax.jit(jax.vmap(brax.envs.get_environment("inverted_pendulum", backend=PIPELINE).step))
@@ -61,7 +61,7 @@ def test_steps_are_those_of_brax_with_the_same_keys_until_each_pole_falls(pendul
     assert ended == 4
 
 
-def test_a_time_limit_is_a_truncation_that_shows_the_last_observation(pendulum: HostView) -> None:
+def test_a_time_limit_is_a_truncation_that_shows_the_last_observation(pendulum: JaxVectorEnv) -> None:
     pendulum.reset([1, 2, 3, 4])
     still = np.zeros((4, 1), np.float32)
     expected = pendulum.step(still)

@@ -29,9 +29,9 @@ def test_clip_scale_reaches_the_limit_exactly_above_it(ns: Namespace) -> None:
 
 
 def test_learning_rate_anneals_from_full_to_one_step_above_0() -> None:
-    rates = [ppo.annealed(2.5e-4, 0.0, (iteration - 1) / 10) for iteration in range(1, 11)]
+    rates = [ppo.linear_schedule(2.5e-4, 0.0, (iteration - 1) / 10) for iteration in range(1, 11)]
     assert rates[0] == 2.5e-4
     assert_allclose(rates[5], 1.25e-4, rtol=1e-15)
     assert_allclose(rates[-1], 2.5e-5, rtol=1e-15)
     assert_allclose(np.diff(rates), -2.5e-5, rtol=1e-12)
-    assert ppo.annealed(2.5e-4, 0.0, 0.0) == 2.5e-4
+    assert ppo.linear_schedule(2.5e-4, 0.0, 0.0) == 2.5e-4

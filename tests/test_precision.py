@@ -23,7 +23,7 @@ from ppo_bench.networks.flax.layers import Dense
 from ppo_bench.networks.flax.ops import JaxOps
 from ppo_bench.networks.spec import Mlp
 from ppo_bench.networks.torch.ops import TorchOps
-from ppo_bench.runners.declared import policy_arrays
+from ppo_bench.runners.array_specs import policy_arrays
 from ppo_bench.tuning import machine
 from tests.probes import Endless
 from tests.processes import TRAIN
@@ -102,7 +102,7 @@ def test_frameworks_agree_in_bfloat16_to_its_rounding_and_not_with_float32(pixel
     assert np.abs(values - expected).max() < 2.0**-6 * scale  # a few roundings of 2^-9
     assert np.abs(expected - unrounded).max() > 1e-5 * scale
     if continuous:
-        np.testing.assert_array_equal(np.asarray(by_jax.head[1]), rounded.head[1].numpy())
+        np.testing.assert_array_equal(np.asarray(by_jax.policy_outputs[1]), rounded.policy_outputs[1].numpy())
 
 
 def after(framework: str, precision: str, iterations: int) -> tuple[Arrays, dict[str, object]]:
@@ -140,22 +140,22 @@ def test_a_training_in_float64_leaves_the_next_one_of_the_process_as_it_is(frame
 
 @pytest.mark.parametrize("framework", ACTING)
 def test_policies_of_two_precisions_act_in_turn(framework: str) -> None:
-    problem = problem_for(RandomScenes(4, False, False), 10, [])
-    names = [array.name for array in policy_arrays(problem.network, PRECISIONS["float64"])]
+    spec = problem_for(RandomScenes(4, False, False), 10, [])
+    names = [array.name for array in policy_arrays(spec.network, PRECISIONS["float64"])]
     exported, _ = after(framework, "float64", 1)
     arrays = {name: exported[name] for name in names}
     loaded = load_config([f"framework={framework}"]).framework
-    wide, narrow = (loaded.policy(problem.network, arrays, each, "cpu") for each in ("float64", "float32"))
-    obs, start = np.ones((3, *problem.network.input_shape), np.float32), np.zeros(3, bool)
+    wide, narrow = (loaded.policy(spec.network, arrays, each, "cpu") for each in ("float64", "float32"))
+    obs, start = np.ones((3, *spec.network.input_shape), np.float32), np.zeros(3, bool)
     for act, dtype in ((wide, np.float64), (narrow, np.float32), (wide, np.float64)):
         assert act(obs, start, {}).values.dtype == dtype
 
 
 @pytest.mark.parametrize("framework", ACTING)
 def test_tf32_is_refused_where_there_is_none(framework: str) -> None:
-    problem = problem_for(RandomScenes(4, False, False), 10, [])
+    spec = problem_for(RandomScenes(4, False, False), 10, [])
     with pytest.raises(ConfigError, match="precision=tf32 needs a GPU"):
-        runner_for(framework, dataclasses.replace(problem, precision="tf32"))
+        runner_for(framework, dataclasses.replace(spec, precision="tf32"))
 
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
@@ -181,8 +181,8 @@ def test_a_gpu_that_no_framework_sees_is_said_unless_it_is_hidden_on_purpose(
     (tmp_path / "0000:01:00.0").touch()
     monkeypatch.setattr(machine, "NVIDIA_GPUS", tmp_path)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    problem = dataclasses.replace(problem_for(RandomScenes(4, False, False), 10, []), device="auto")
+    spec = dataclasses.replace(problem_for(RandomScenes(4, False, False), 10, []), device="auto")
     with pytest.raises(ConfigError, match=r"this machine has an NVIDIA GPU and .* sees none"):
-        runner_for(framework, problem)
+        runner_for(framework, spec)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert "cpu" in str(runner_for(framework, problem).execution["device"]).lower()
+    assert "cpu" in str(runner_for(framework, spec).execution["device"]).lower()

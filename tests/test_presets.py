@@ -230,12 +230,12 @@ def test_minigrids_preset_is_the_task_of_the_script() -> None:
     config = load_config(["experiment=cleanrl/ppo_trxl_minigrid", "ppo.num_envs=1", "ppo.num_minibatches=1"])
     assert vars(config.network)["max_episode_steps"] == theirs.spec.max_episode_steps == 96
     ours: Any = config.backend.make(config.task)
-    seen, (expected, _) = ours.reset([3]), theirs.reset(seed=3)
+    policy_input, (expected, _) = ours.reset([3]), theirs.reset(seed=3)
     rng = np.random.default_rng(1)
     for step in range(1, 97):
-        assert_array_equal(seen.obs[0], expected)
+        assert_array_equal(policy_input.obs[0], expected)
         action = int(rng.integers(2))  # turns
         played, (expected, _, _, truncated, _) = ours.step(np.array([action])), theirs.step(action)
-        seen = played.seen
+        policy_input = played.policy_input
         assert bool(played.truncated[0]) == truncated == (step == 96)
     ours.close()

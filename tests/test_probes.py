@@ -40,9 +40,9 @@ def learn(
     probe: type[Probe], states: list[float], *overrides: str, iterations: int = 60, framework: str = "torch_eager"
 ) -> tuple[np.ndarray, np.ndarray]:
     """Head `[S, A]` and values `[S]` at `states` after training."""
-    problem = problem_for(probe(num_envs=8), iterations, [*LEARN_FAST, *overrides])
-    arrays = train(framework, problem)
-    head, values = head_and_values(problem.network, arrays, np.array(states, np.float32)[:, None])
+    spec = problem_for(probe(num_envs=8), iterations, [*LEARN_FAST, *overrides])
+    arrays = train(framework, spec)
+    head, values = head_and_values(spec.network, arrays, np.array(states, np.float32)[:, None])
     return head[0], values
 
 

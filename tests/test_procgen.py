@@ -24,7 +24,7 @@ from ppo_bench.networks.flax.layers import max_pool
 from ppo_bench.networks.flax.ops import JaxOps
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.spec import Auto, ImpalaCnn, NatureCnn
-from ppo_bench.networks.torch.ops import TorchOps, named_views
+from ppo_bench.networks.torch.ops import TorchOps, parameter_views
 from tests.processes import TRAIN
 from tests.refusals import assert_one_line
 from tests.runners import FRAMEWORKS
@@ -117,7 +117,7 @@ def test_outputs_and_gradients_are_those_of_an_independent_network() -> None:
     flat = torch.from_numpy(np.concatenate([w.ravel() for w in weights.values()])).double().requires_grad_()
     arranged = torch.from_numpy(np.ascontiguousarray(spec.arrange(observations)))
     ops = TorchOps(torch.float64, torch.float64)
-    (logits,), values, _ = spec.forward(ops, named_views(flat, spec.parameters), arranged, {}, None)
+    (logits,), values, _ = spec.forward(ops, parameter_views(flat, spec.parameters), arranged, {}, None)
     found = torch.cat([logits, values[:, None]], 1)
     (found * torch.from_numpy(scale)).sum().backward()
     assert flat.grad is not None

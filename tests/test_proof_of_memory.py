@@ -15,7 +15,7 @@ from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import VectorEnv
-from ppo_bench.envs.host import on_host
+from ppo_bench.envs.host import to_vector_env
 from ppo_bench.envs.proof_of_memory import Line, ProofOfMemory
 from ppo_bench.mathematics import noise
 
@@ -52,7 +52,7 @@ def env(backend: str, num_envs: int = 4) -> VectorEnv:
     words = ["env=proof_of_memory", f"backend={backend}", f"ppo.num_envs={num_envs}"]
     words += ["framework=jax_xla"] if backend == "device" else []
     config = load_config(words)
-    return on_host(config.backend.make(config.task))
+    return to_vector_env(config.backend.make(config.task))
 
 
 def test_both_backends_play_the_same_trajectories() -> None:

@@ -81,7 +81,7 @@ def test_packages_of_any_folder_that_pip_installed_into_are_no_code_of_the_user(
     (target / "theirs.py").touch()
     (target / "theirs-1.0.dist-info").mkdir()  # as `pip install --target` leaves it
     (tmp_path / "mine.py").touch()
-    program = "import theirs, mine; from ppo_bench.common.own_code import loaded_own_code; print(*loaded_own_code())"
+    program = "import theirs, mine; from ppo_bench.common.user_code import loaded_user_code; print(*loaded_user_code())"
     paths = [str(target), str(tmp_path), ENVIRONMENT.get("PYTHONPATH", "")]
     environment = ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(paths)}
     command = [sys.executable, "-c", program]

@@ -16,9 +16,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ppo_bench.envs.base import Seen
+from ppo_bench.envs.base import PolicyInput
 from ppo_bench.mathematics import ppo
-from ppo_bench.runners.base import Problem
+from ppo_bench.runners.base import TrainingSpec
 from ppo_bench.runners.torch import TorchLearner
 from tests.without_data import CASES, MaskedScenes, arrays_of, gpu_without_data, masked_problem, problem_of
 
@@ -60,7 +60,7 @@ def _devices(args: Any, kwargs: Any) -> set[str]:
 
 
 class Checked:
-    """A function that is recorded on a GPU, called as `Replayed` calls it, with the checks of this file."""
+    """A function that is recorded on a GPU, called as `GraphedCallable` calls it, with the checks of this file."""
 
     def __init__(self, function: Callable[..., Any], recording: Callable[[], Any] = Recording) -> None:
         self._function, self._recording, self.calls = function, recording, 0
@@ -89,31 +89,33 @@ def _addresses(tree: Any, path: str = "") -> Iterator[tuple[str, int]]:
             yield from _addresses(below, f"{path}[{number}]")
 
 
-def iterations(problem: Problem, how_many: int = 2) -> TorchLearner:
+def iterations(spec: TrainingSpec, how_many: int = 2) -> TorchLearner:
     """Iterations on random scenes, whose recorded functions are checked."""
-    learner: Any = TorchLearner(problem, None)
+    learner: Any = TorchLearner(spec, None)
     for name in RECORDED:
         setattr(learner, name, Checked(getattr(learner, name)))
-    state, seen = learner.load(arrays_of(problem)), seen_of(problem)
-    flags = {name: np.zeros((problem.ppo.num_steps, problem.ppo.num_envs), np.float32) for name in flags_of(learner)}
+    state, policy_input = learner.load(arrays_of(spec)), seen_of(spec)
+    flags = {name: np.zeros((spec.ppo.num_steps, spec.ppo.num_envs), np.float32) for name in flags_of(learner)}
     for iteration in range(1, how_many + 1):
         state = learner.begin(state, 1, iteration)
-        with learner.acting():
-            for t in range(problem.ppo.num_steps + 1):
-                state, _ = learner.act(state, t, seen)
+        with learner.acting_context():
+            for t in range(spec.ppo.num_steps + 1):
+                state, _ = learner.act(state, t, policy_input)
         state, _ = learner.update(state, flags, 1, iteration, 1e-3)
     return learner
 
 
 def flags_of(learner: Any) -> Sequence[str]:
-    names: Sequence[str] = learner._computation.flags
+    names: Sequence[str] = learner._update_functions.flags
     return names
 
 
-def seen_of(problem: Problem) -> Seen:
-    env: Any = problem.env
-    seen = env.seen() if isinstance(env, MaskedScenes) else Seen(env.reset([0]).obs)
-    return seen._replace(obs=problem.network.arrange(seen.obs), start=np.ones(problem.ppo.num_envs, bool))
+def seen_of(spec: TrainingSpec) -> PolicyInput:
+    env: Any = spec.env
+    policy_input = env.policy_input() if isinstance(env, MaskedScenes) else PolicyInput(env.reset([0]).obs)
+    return policy_input._replace(
+        obs=spec.network.arrange(policy_input.obs), episode_start=np.ones(spec.ppo.num_envs, bool)
+    )
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -186,18 +188,18 @@ class Crossings(TorchDispatchMode):
 @pytest.mark.parametrize("case", CASES)
 def test_a_step_crosses_to_the_gpu_once_and_back_once(case: str, gpu: torch.device) -> None:
     """With a memory it has one more: where environments began anew."""
-    problem = problem_of(case)
-    learner = TorchLearner(problem, None)
-    state = learner.begin(learner.load(arrays_of(problem)), 1, 1)
-    with learner.acting(), Crossings() as crossings:
-        state, _ = learner.act(state, 0, seen_of(problem))
+    spec = problem_of(case)
+    learner = TorchLearner(spec, None)
+    state = learner.begin(learner.load(arrays_of(spec)), 1, 1)
+    with learner.acting_context(), Crossings() as crossings:
+        state, _ = learner.act(state, 0, seen_of(spec))
     assert crossings.count == {"in": 2 if state.carry else 1, "out": 1}
 
 
 def test_a_step_of_a_game_takes_what_is_legal_along(gpu: torch.device) -> None:
-    problem = masked_problem()
-    learner = TorchLearner(problem, None)
-    state = learner.begin(learner.load(arrays_of(problem)), 1, 1)
-    with learner.acting(), Crossings() as crossings:
-        learner.act(state, 0, seen_of(problem))
+    spec = masked_problem()
+    learner = TorchLearner(spec, None)
+    state = learner.begin(learner.load(arrays_of(spec)), 1, 1)
+    with learner.acting_context(), Crossings() as crossings:
+        learner.act(state, 0, seen_of(spec))
     assert crossings.count == {"in": 2, "out": 1}

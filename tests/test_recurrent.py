@@ -143,8 +143,8 @@ def test_the_first_update_begins_with_the_policy_of_the_rollout(name: str, frame
     is 0. Episodes end in the middle, with the last step, by time limits and by lost lives."""
     scenes = Endings(spaces.Box(-9, 9, (INPUTS,), np.float32), spaces.Discrete(3), 16)
     words = [f"network={name}", "precision=float64", "ppo.num_steps=16", "ppo.update_epochs=1"]
-    problem = problem_for(scenes, 10, [*words, "ppo.num_minibatches=1", "ppo.learning_rate=1e-2"])
-    runner = runner_for(framework, problem)
+    spec = problem_for(scenes, 10, [*words, "ppo.num_minibatches=1", "ppo.learning_rate=1e-2"])
+    runner = runner_for(framework, spec)
     state = runner.init(1)
     for _ in range(3):  # each from the carry and the parameters that the one before has left
         state, metrics, _ = runner.step(state)
@@ -163,12 +163,12 @@ def logistic(x: np.ndarray) -> np.ndarray:
 def test_an_episode_that_is_cut_short_is_worth_what_its_memory_says(framework: str) -> None:
     """By the textbook's equations: the final observation is valued with its episode's memory, the next one without."""
     words = ["network=lstm", "network.units=6", "precision=float64", "ppo.num_steps=6"]
-    problem = problem_for(Ends(2, False, False), 10, [*words, "ppo.num_minibatches=1"])
-    runner: Any = runner_for(framework, problem)
+    spec = problem_for(Ends(2, False, False), 10, [*words, "ppo.num_minibatches=1"])
+    runner: Any = runner_for(framework, spec)
     begun = runner.init(3)
     p = {name.removeprefix("params."): array for name, array in runner.export(begun).items()}
     state, _, _ = runner.step(begun)
-    obs, values = (np.asarray(state.learner.memory[name]) for name in ("obs", "values"))
+    obs, values = (np.asarray(state.learner.rollout_buffer[name]) for name in ("obs", "values"))
 
     def valued(begins_anew: int) -> np.ndarray:
         hidden, rows = np.zeros((2, 6)), []

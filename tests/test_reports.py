@@ -12,10 +12,10 @@ from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.common.errors import FailedRuns
 from ppo_bench.envs.dynamics.cartpole import CartPole
 from ppo_bench.envs.dynamics.env import DynamicsEnv
-from ppo_bench.runners.base import Episode, Problem
-from ppo_bench.runners.episodes import Totals
-from ppo_bench.runners.program import Played
-from ppo_bench.runners.reports import Ahead, reported
+from ppo_bench.runners.base import Episode, TrainingSpec
+from ppo_bench.runners.episodes import EpisodeTotals
+from ppo_bench.runners.program import RolloutRewards
+from ppo_bench.runners.reports import PendingIteration, collect_reports
 from tests.runners import problem_for
 
 REWARDS: list[list[list[float]]] = [[[1, 10], [2, 20], [4, 40]], [[100, 0.5], [200, 0.25], [400, 0.125]]]
@@ -24,23 +24,23 @@ VALID = [[[1, 1], [1, 1], [0, 1]], [[1, 1], [1, 1], [1, 1]]]
 
 
 @pytest.fixture(scope="module")
-def problem() -> Problem:
+def spec() -> TrainingSpec:
     return problem_for(DynamicsEnv(CartPole(), 2), 10, ["ppo.num_envs=2"])
 
 
-def iteration(problem: Problem, rewards: list[list[list[float]]]) -> Ahead:
+def iteration(spec: TrainingSpec, rewards: list[list[list[float]]]) -> PendingIteration:
     """Results of two runs of two environments in three steps, and of one more run that is padding."""
     rows = (np.array([*each, each[-1]]).swapaxes(1, 2) for each in (rewards, OVER, VALID))
     types = np.float32, bool, bool
-    played = Played(*(array.astype(dtype) for array, dtype in zip(rows, types, strict=True)))  # type: ignore[arg-type]
-    names = {metric.name for metric in metrics_of(problem.algorithm, problem.network)}
+    played = RolloutRewards(*(array.astype(dtype) for array, dtype in zip(rows, types, strict=True)))  # type: ignore[arg-type]
+    names = {metric.name for metric in metrics_of(spec.algorithm, spec.network)}
     measured = {name: np.array([1, 2, 3], np.float32) for name in names - {"learning_rate", "masked_fraction"}}
-    return Ahead(played, measured)  # type: ignore[arg-type]
+    return PendingIteration(played, measured)  # type: ignore[arg-type]
 
 
-def test_every_run_has_its_own_episodes_metrics_and_totals(problem: Problem) -> None:
-    before = Totals(np.array([1000.0, 0, 0, 0]), np.array([7, 0, 0, 0]))
-    totals, (first, second) = reported(problem, [0.5, 0.25], iteration(problem, REWARDS), before)
+def test_every_run_has_its_own_episodes_metrics_and_totals(spec: TrainingSpec) -> None:
+    before = EpisodeTotals(np.array([1000.0, 0, 0, 0]), np.array([7, 0, 0, 0]))
+    totals, (first, second) = collect_reports(spec, [0.5, 0.25], iteration(spec, REWARDS), before)
     assert first[1] == [Episode(4, 0, 1003.0, 9), Episode(6, 1, 70.0, 3)]
     assert second[1] == [Episode(2, 0, 100.0, 1), Episode(4, 1, 0.75, 2), Episode(6, 0, 600.0, 2)]
     assert_array_equal(totals.returns, [0, 0, 0, 0.125])
@@ -52,33 +52,33 @@ def test_every_run_has_its_own_episodes_metrics_and_totals(problem: Problem) -> 
     assert all(isinstance(value, float) for metrics, _ in (first, second) for value in metrics.values())
 
 
-def test_no_episode_need_end(problem: Problem) -> None:
-    ahead = iteration(problem, REWARDS)
-    ahead = ahead._replace(played=ahead.played._replace(episode_over=np.zeros((3, 2, 3), bool)))  # type: ignore[arg-type]
-    totals, measured = reported(problem, [0.5, 0.5], ahead, Totals(np.zeros(4), np.zeros(4, np.int64)))
+def test_no_episode_need_end(spec: TrainingSpec) -> None:
+    pending = iteration(spec, REWARDS)
+    pending = pending._replace(rewards=pending.rewards._replace(episode_over=np.zeros((3, 2, 3), bool)))  # type: ignore[arg-type]
+    totals, measured = collect_reports(spec, [0.5, 0.5], pending, EpisodeTotals(np.zeros(4), np.zeros(4, np.int64)))
     assert [episodes for _, episodes in measured] == [[], []]
     assert_array_equal(totals.returns, [3, 70, 700, 0.875])  # the third step of the first environment is a reset
 
 
-def test_a_reward_that_is_no_number_fails_its_run_alone(problem: Problem) -> None:
+def test_a_reward_that_is_no_number_fails_its_run_alone(spec: TrainingSpec) -> None:
     rewards: list[list[list[float]]] = [REWARDS[0], [[1, 1], [1, float("inf")], [1, 1]]]
     with pytest.raises(FailedRuns) as caught:
-        reported(problem, [0.5, 0.5], iteration(problem, rewards), Totals(np.zeros(4), np.zeros(4, np.int64)))
+        collect_reports(spec, [0.5, 0.5], iteration(spec, rewards), EpisodeTotals(np.zeros(4), np.zeros(4, np.int64)))
     assert caught.value.reasons == {1: "environment 1 gave a reward of inf, which is no finite number"}
     rewards[0] = [[1, 1], [1, 1e25], [1, 1]]
     with pytest.raises(FailedRuns) as both:
-        reported(problem, [0.5, 0.5], iteration(problem, rewards), Totals(np.zeros(4), np.zeros(4, np.int64)))
+        collect_reports(spec, [0.5, 0.5], iteration(spec, rewards), EpisodeTotals(np.zeros(4), np.zeros(4, np.int64)))
     assert both.value.reasons[0].startswith("environment 1 gave a reward of 1e+25, which is too large to be squared")
     elsewhere = pickle.loads(pickle.dumps(caught.value))  # a process of several reports it to the first
     assert (str(elsewhere), elsewhere.reasons) == (str(caught.value), caught.value.reasons)
 
 
-def test_two_episodes_may_end_in_the_same_step_of_a_run(problem: Problem) -> None:
-    ahead = iteration(problem, REWARDS)
+def test_two_episodes_may_end_in_the_same_step_of_a_run(spec: TrainingSpec) -> None:
+    pending = iteration(spec, REWARDS)
     over = np.zeros((3, 2, 3), bool)
     over[1, :, 1] = over[0, 0, 2] = True
-    ahead = ahead._replace(played=ahead.played._replace(episode_over=over, valid=np.ones_like(over)))  # type: ignore[arg-type]
-    _, measured = reported(problem, [0.5, 0.5], ahead, Totals(np.zeros(4), np.zeros(4, np.int64)))
+    pending = pending._replace(rewards=pending.rewards._replace(episode_over=over, value_mask=np.ones_like(over)))  # type: ignore[arg-type]
+    _, measured = collect_reports(spec, [0.5, 0.5], pending, EpisodeTotals(np.zeros(4), np.zeros(4, np.int64)))
     first, second = (episodes for _, episodes in measured)
     assert first == [Episode(6, 0, 7.0, 3)]
     assert second == [Episode(4, 0, 300.0, 2), Episode(4, 1, 0.75, 2)]

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from ppo_bench.common.errors import ConfigError, FailedRuns
-from ppo_bench.common.files import chosen_folders, read_json, write_json
-from ppo_bench.common.rows import Mark, Rows, check_rows, read_rows
-from ppo_bench.runs.results import error_of, in_use, own_folder, speeds
+from ppo_bench.common.files import read_json, resolve_folders, write_json
+from ppo_bench.common.rows import FilePosition, Rows, check_rows, read_rows
+from ppo_bench.runs.results import error_of, is_in_use, lock_run_folder, speeds
 
 
 def test_a_json_file_reads_back_as_it_was_written(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_missing_json_file_is_named(tmp_path: Path) -> None:
 
 
 def test_rows_are_json_lines_without_nan(tmp_path: Path) -> None:
-    rows = Rows(tmp_path / "x.jsonl", Mark())
+    rows = Rows(tmp_path / "x.jsonl", FilePosition())
     rows.add([{"a": 1, "b": math.nan}, {"a": 2, "b": 0.5}])
     rows.add([])
     rows.add([{"a": 3, "b": -math.inf}])
@@ -65,7 +65,7 @@ def test_rows_are_json_lines_without_nan(tmp_path: Path) -> None:
 
 
 def test_rows_wait_until_they_are_written_and_are_with_the_operating_system_then(tmp_path: Path) -> None:
-    rows = Rows(tmp_path / "x.jsonl", Mark())
+    rows = Rows(tmp_path / "x.jsonl", FilePosition())
     rows.add([{"a": 1}])
     assert (tmp_path / "x.jsonl").read_text() == ""
     rows.write()
@@ -76,7 +76,7 @@ def test_rows_wait_until_they_are_written_and_are_with_the_operating_system_then
 
 def test_rows_are_cut_back_to_the_length_of_a_checkpoint_and_go_on_there(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
-    first = Rows(path, Mark())
+    first = Rows(path, FilePosition())
     first.add([{"a": 1}])
     kept = first.mark()
     first.add([{"a": "lost"}])
@@ -90,7 +90,7 @@ def test_rows_are_cut_back_to_the_length_of_a_checkpoint_and_go_on_there(tmp_pat
 
 
 def test_rows_may_have_numbers_of_numpy_and_numbers_that_json_lacks(tmp_path: Path) -> None:
-    rows = Rows(tmp_path / "x.jsonl", Mark())
+    rows = Rows(tmp_path / "x.jsonl", FilePosition())
     rows.add([{"a": np.float64(2.5), "b": np.int32(3), "c": math.nan, "d": -math.inf}])
     rows.close()
     assert read_rows(tmp_path / "x.jsonl") == [{"a": 2.5, "b": 3, "c": None, "d": None}]
@@ -98,41 +98,46 @@ def test_rows_may_have_numbers_of_numpy_and_numbers_that_json_lacks(tmp_path: Pa
 
 def test_rows_of_a_run_that_starts_over_are_emptied(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text('{"a": 1}\n')
-    Rows(tmp_path / "x.jsonl", Mark()).close()
+    Rows(tmp_path / "x.jsonl", FilePosition()).close()
     assert (tmp_path / "x.jsonl").read_bytes() == b""
 
 
 def test_a_run_keeps_its_folder_unless_a_rerun_is_asked_for(tmp_path: Path) -> None:
     folder = tmp_path / "seed1"
-    assert chosen_folders([folder], rerun=False) == [folder]
-    assert chosen_folders([folder], rerun=True) == [tmp_path / "seed1-rerun2"], (
+    assert resolve_folders([folder], rerun=False) == [folder]
+    assert resolve_folders([folder], rerun=True) == [tmp_path / "seed1-rerun2"], (
         "resumed whether or not there is a first"
     )
     folder.mkdir()
-    assert chosen_folders([folder], rerun=False) == [folder]
-    assert chosen_folders([folder], rerun=True) == [tmp_path / "seed1-rerun2"]
+    assert resolve_folders([folder], rerun=False) == [folder]
+    assert resolve_folders([folder], rerun=True) == [tmp_path / "seed1-rerun2"]
     (tmp_path / "seed1-rerun2").mkdir()
-    assert chosen_folders([folder], rerun=True) == [tmp_path / "seed1-rerun2"], "an unfinished rerun is resumed"
+    assert resolve_folders([folder], rerun=True) == [tmp_path / "seed1-rerun2"], "an unfinished rerun is resumed"
     (tmp_path / "seed1-rerun2" / "result.json").touch()
-    assert chosen_folders([folder], rerun=True) == [tmp_path / "seed1-rerun3"]
+    assert resolve_folders([folder], rerun=True) == [tmp_path / "seed1-rerun3"]
     both = [folder, tmp_path / "seed2"]
-    assert chosen_folders(both, rerun=True) == [tmp_path / "seed1-rerun2", tmp_path / "seed2-rerun2"], (
+    assert resolve_folders(both, rerun=True) == [tmp_path / "seed1-rerun2", tmp_path / "seed2-rerun2"], (
         "not all complete"
     )
 
 
 def test_a_failure_is_kept_by_the_runs_that_have_failed(tmp_path: Path) -> None:
     folders = [tmp_path / f"seed{k}" for k in range(3)]
-    with suppress(FailedRuns), own_folder(folders[0], 0), own_folder(folders[1], 1), own_folder(folders[2], 2):
+    with (
+        suppress(FailedRuns),
+        lock_run_folder(folders[0], 0),
+        lock_run_folder(folders[1], 1),
+        lock_run_folder(folders[2], 2),
+    ):
         raise FailedRuns({1: "why 1", 2: "why 2"})
     assert [error_of(folder) for folder in folders] == [None, "why 1", "why 2"]
 
 
 def test_a_folder_is_made_with_its_parents_and_left_as_it_is_if_it_exists(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b" / "seed1"
-    with own_folder(folder):
+    with lock_run_folder(folder):
         (folder / "metrics.jsonl").write_text("x")
-    with own_folder(folder):
+    with lock_run_folder(folder):
         pass
     assert sorted(path.name for path in folder.iterdir()) == [".lock", "checkpoints", "metrics.jsonl"]
 
@@ -143,16 +148,16 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, in_the_way: str) 
     (tmp_path / in_the_way).touch()
     with (
         pytest.raises(ConfigError, match=r"cannot write to .*seed1.*: .*outputs="),
-        own_folder(tmp_path / "a" / "seed1"),
+        lock_run_folder(tmp_path / "a" / "seed1"),
     ):
         pass
 
 
 def test_a_folder_that_another_run_holds_is_refused_until_that_one_ends(tmp_path: Path) -> None:
     refused = pytest.raises(ConfigError, match="is being trained by another process")
-    with own_folder(tmp_path), refused, own_folder(tmp_path):
+    with lock_run_folder(tmp_path), refused, lock_run_folder(tmp_path):
         pass
-    with own_folder(tmp_path):
+    with lock_run_folder(tmp_path):
         pass
 
 
@@ -161,22 +166,25 @@ def test_a_file_system_without_locks_is_named(tmp_path: Path, monkeypatch: pytes
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
     monkeypatch.setattr("fcntl.flock", flock)
-    with pytest.raises(ConfigError, match=f"cannot lock {tmp_path}: Function not implemented"), own_folder(tmp_path):
+    with (
+        pytest.raises(ConfigError, match=f"cannot lock {tmp_path}: Function not implemented"),
+        lock_run_folder(tmp_path),
+    ):
         pass
-    assert not in_use(tmp_path)
+    assert not is_in_use(tmp_path)
 
 
 def test_rows_that_a_checkpoint_counts_and_the_file_lacks_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text('{"a": 1}\n')
     with pytest.raises(ConfigError, match=r"x\.jsonl lacks rows"):
-        check_rows(tmp_path / "x.jsonl", Mark(10, hashlib.sha256(b'{"a": 1}\n{').hexdigest()))
+        check_rows(tmp_path / "x.jsonl", FilePosition(10, hashlib.sha256(b'{"a": 1}\n{').hexdigest()))
     assert (tmp_path / "x.jsonl").read_text() == '{"a": 1}\n'
 
 
 def test_rows_that_are_not_what_the_checkpoint_counts_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text('{"a": 1}\n{"a": 2}\n')
     with pytest.raises(ConfigError, match=r"x\.jsonl is damaged: it holds other rows"):
-        check_rows(tmp_path / "x.jsonl", Mark(9, hashlib.sha256(b'{"a": 3}\n').hexdigest()))
+        check_rows(tmp_path / "x.jsonl", FilePosition(9, hashlib.sha256(b'{"a": 3}\n').hexdigest()))
     assert (tmp_path / "x.jsonl").read_text() == '{"a": 1}\n{"a": 2}\n'
 
 

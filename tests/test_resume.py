@@ -123,13 +123,13 @@ def test_a_signal_to_all_processes_of_a_run_that_starts_ends_it_with_a_line(tmp_
 
 STARTS_SLOWLY = """
 import sys, time
-from ppo_bench.runs.starts import Start
+from ppo_bench.runs.resume import StartingPoint
 from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
 def state(start, runs, runner):
     print("environments are there", flush=True)
     time.sleep(60)
-Start.state = state
+StartingPoint.state = state
 sys.exit(exit_code(main, sys.argv[1:]))
 """
 
@@ -183,6 +183,6 @@ def test_a_run_that_was_stopped_before_its_result_only_writes_that(copied: Path)
 
 
 def test_a_checkpoint_of_a_newer_version_is_refused() -> None:
-    assert LoopState.of({"iteration": 3, "global_step": 96}).resumes == 0  # an older version's
+    assert LoopState.from_checkpoint({"iteration": 3, "global_step": 96}).resumes == 0  # an older version's
     with pytest.raises(ConfigError, match=r"of a newer version of ppo_bench, which counts moons: resume it with that"):
-        LoopState.of({"iteration": 3, "moons": 2})
+        LoopState.from_checkpoint({"iteration": 3, "moons": 2})

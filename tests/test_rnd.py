@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from torch import Tensor
 
 from ppo_bench.__main__ import main
-from ppo_bench.algorithms.rnd import discounted, endless_gae
+from ppo_bench.algorithms.rnd import discounted_sums, non_episodic_gae
 from ppo_bench.commands.equivalence.command import main as equivalence
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
@@ -22,10 +22,10 @@ from ppo_bench.envs.base import Task
 from ppo_bench.envs.deep_sea import SIZES
 from ppo_bench.envs.device import DEEP_SEA, DeviceBackend
 from ppo_bench.envs.gymnasium import GymnasiumBackend
-from ppo_bench.mathematics.arrays import Arrays, under
-from ppo_bench.mathematics.normalize import RunningStats, update_about_mean
+from ppo_bench.mathematics.arrays import Arrays, select_prefix
+from ppo_bench.mathematics.normalize import RunningStats, update_stats_centered
 from ppo_bench.networks.torch.ops import TorchOps
-from ppo_bench.runners.computation import computation_of
+from ppo_bench.runners.update_functions import make_update_functions
 from tests.refusals import assert_one_line
 from tests.runners import ACTING, problem_for, runner_for
 from tests.scenes import RandomScenes
@@ -40,11 +40,11 @@ def column(*values: float) -> Tensor:
 
 def test_running_returns_cross_resets_by_hand() -> None:
     """Of 1, 2, a reset, 4, at 1/2, from 8: 8/2 + 1 = 5, 5/2 + 2 = 4.5, as it was, 4.5/2 + 4 = 6.25."""
-    rewards, valid = column(1, 2, 0, 4), column(1, 1, 0, 1)
-    last, along = discounted(OPS, torch.tensor([8.0], dtype=torch.float64), rewards, valid, 0.5)
+    rewards, value_mask = column(1, 2, 0, 4), column(1, 1, 0, 1)
+    last, along = discounted_sums(OPS, torch.tensor([8.0], dtype=torch.float64), rewards, value_mask, 0.5)
     assert_array_equal(along, column(5, 4.5, 4.5, 6.25))
     assert_array_equal(last, [6.25])
-    _, on = discounted(OPS, last, column(1, 0), column(1, 1), 0.5)  # and the ends of rollouts
+    _, on = discounted_sums(OPS, last, column(1, 0), column(1, 1), 0.5)  # and the ends of rollouts
     assert_array_equal(on, column(4.125, 2.0625))
 
 
@@ -54,13 +54,13 @@ def test_advantages_pass_through_a_reset_by_hand() -> None:
     delta_3 = 3 + 10/2 - 4 = 4, A_3 = 4. The reset takes the next row's: A_2 = 4, V_2 = 4, not 100. delta_1 = 2 + 4/2
     - 8 = -4, A_1 = -4 + 4/4 = -3. delta_0 = 1 + 8/2 - 6 = -1, A_0 = -1 - 3/4.
     """
-    rewards, valid = column(1, 2, 77, 3), column(1, 1, 0, 1)
+    rewards, value_mask = column(1, 2, 77, 3), column(1, 1, 0, 1)
     values = column(6, 8, 100, 4, 10)
-    advantages, returns = endless_gae(OPS, rewards, values, valid, 0.5, 0.5)
+    advantages, returns = non_episodic_gae(OPS, rewards, values, value_mask, 0.5, 0.5)
     assert_array_equal(advantages, column(-1.75, -3, 4, 4))
     assert_array_equal(returns, column(4.25, 5, 8, 8))
     # A reset as the last row takes the value after the rollout, with no discount: A_3 = 0, delta_1 = 2 + 10/2 - 8 = -1.
-    advantages, _ = endless_gae(OPS, rewards[:3], values[[0, 1, 2, 4]], valid[:3], 0.5, 0.5)
+    advantages, _ = non_episodic_gae(OPS, rewards[:3], values[[0, 1, 2, 4]], value_mask[:3], 0.5, 0.5)
     assert_array_equal(advantages, column(-1.25, -1, 0))
 
 
@@ -68,10 +68,10 @@ def test_statistics_of_a_pixel_that_never_changes_hold_in_float32() -> None:
     """The same number of entries again, all at the mean: it stays, and the variance is halved."""
     rows, mask = torch.full((4097, 1), 200.1), torch.ones(4097)
     known = RunningStats(rows[0], torch.tensor([1e-6]), torch.tensor(4097.0))
-    after = update_about_mean(torch, known, rows, mask)
+    after = update_stats_centered(torch, known, rows, mask)
     assert_array_equal(after.mean, rows[0])
     assert_allclose(after.var, 0.5e-6, rtol=1e-6)
-    first = update_about_mean(torch, RunningStats(torch.zeros(1), torch.ones(1), torch.tensor(1e-4)), rows, mask)
+    first = update_stats_centered(torch, RunningStats(torch.zeros(1), torch.ones(1), torch.tensor(1e-4)), rows, mask)
     assert_allclose(first.mean, 200.1 * 4097 / 4097.0001, rtol=3e-7)
 
 
@@ -82,11 +82,11 @@ def test_the_target_never_changes_and_the_predictor_does(framework: str) -> None
     )
 
     def digest(arrays: Arrays, kind: str) -> str:
-        return hashlib.sha256(b"".join(array.tobytes() for array in under(kind, arrays).values())).hexdigest()
+        return hashlib.sha256(b"".join(array.tobytes() for array in select_prefix(kind, arrays).values())).hexdigest()
 
     state = runner.init(1)
     begun = runner.export(state)
-    assert len(under("frozen.target", begun)) == 4
+    assert len(select_prefix("frozen.target", begun)) == 4
     for _ in range(3):
         state, metrics, _ = runner.step(state)
         assert 0 < metrics["forward_loss"] < np.inf
@@ -98,36 +98,36 @@ def test_the_target_never_changes_and_the_predictor_does(framework: str) -> None
 
 def test_what_steps_that_only_reset_led_to_teaches_nothing() -> None:
     """Other observations there change neither the loss nor its gradient; elsewhere they do."""
-    problem = problem_for(RandomScenes(4, False, False), 10, [*SMALL, "algorithm.update_proportion=1.0"])
-    computation = computation_of(problem, OPS)
-    arrays = {p.name: 0.1 * torch.ones(p.shape, dtype=torch.float64) for p in problem.parameters}
-    arrays |= {p.name: torch.ones(p.shape, dtype=torch.float64) for p in problem.algorithm.frozen(problem.network)}
+    spec = problem_for(RandomScenes(4, False, False), 10, [*SMALL, "algorithm.update_proportion=1.0"])
+    update_functions = make_update_functions(spec, OPS)
+    arrays = {p.name: 0.1 * torch.ones(p.shape, dtype=torch.float64) for p in spec.parameters}
+    arrays |= {p.name: torch.ones(p.shape, dtype=torch.float64) for p in spec.algorithm.frozen(spec.network)}
     statistics = {
-        s.name: torch.full((4, *s.shape) if s.of_each_env else s.shape, s.fill, dtype=torch.float64)
-        for s in problem.algorithm.statistics(problem.network, problem.ppo)
+        s.name: torch.full((4, *s.shape) if s.is_per_env else s.shape, s.fill, dtype=torch.float64)
+        for s in spec.algorithm.statistics(spec.network, spec.ppo)
     }
     rng = torch.Generator().manual_seed(1)
-    valid = (torch.rand(16, 4, generator=rng, dtype=torch.float64) > 0.3).double()
+    value_mask = (torch.rand(16, 4, generator=rng, dtype=torch.float64) > 0.3).double()
     rollout = {name: torch.zeros(16, 4, dtype=torch.float64) for name in ("rewards", "terminated", "truncated")}
     rollout |= {
         "obs": torch.randn(17, 4, 5, generator=rng, dtype=torch.float64),
         "actions": torch.zeros(17, 4, dtype=torch.int64),
         "heads": torch.zeros(17, 4, 3, dtype=torch.float64),
         "values": torch.zeros(17, 4, 2, dtype=torch.float64),
-        **{"valid": valid, "acts": valid},
+        **{"value_mask": value_mask, "policy_mask": value_mask},
         **{name: torch.ones(1, dtype=torch.int32) for name in ("seed", "iteration", "first_row")},
     }
 
     def learnt(masked: float) -> tuple[float, Tensor]:
         changed = rollout["obs"].clone()
-        changed[1:] += masked * (1 - valid)[..., None]
-        targets = computation.targets(arrays, statistics, {**rollout, "obs": changed})
+        changed[1:] += masked * (1 - value_mask)[..., None]
+        targets = update_functions.targets(arrays, statistics, {**rollout, "obs": changed})
         weight = arrays["predictor.0.weight"].clone().requires_grad_()
         rows = torch.arange(64, dtype=torch.int32)
-        ((weights,),) = computation.weights(targets.batch, rows[None, None])
-        minibatch = computation.minibatch(targets.batch, rows, weights)
-        _, measured = computation.loss({**arrays, "predictor.0.weight": weight}, minibatch)
-        loss = measured[computation.loss_names.index("forward_loss")]
+        ((weights,),) = update_functions.weights(targets.batch, rows[None, None])
+        minibatch = update_functions.minibatch(targets.batch, rows, weights)
+        _, measured = update_functions.loss({**arrays, "predictor.0.weight": weight}, minibatch)
+        loss = measured[update_functions.loss_names.index("forward_loss")]
         return float(loss.detach()), torch.autograd.grad(loss, weight)[0]
 
     loss, gradient = learnt(0.0)
@@ -139,8 +139,8 @@ def test_what_steps_that_only_reset_led_to_teaches_nothing() -> None:
 
 
 def statistics_of(framework: str, env: Any, words: list[str]) -> Arrays:
-    problem = problem_for(env, 10, words)
-    runner = runner_for(framework, problem)
+    spec = problem_for(env, 10, words)
+    runner = runner_for(framework, spec)
     arrays = runner.export(runner.init(1))
     runner.close()
     return arrays
@@ -155,16 +155,16 @@ def test_warm_up_sees_the_same_in_every_framework_and_backend() -> None:
         "torch_eager", GymnasiumBackend("gymnasium", "sync").make(host), [*words[:-1], "algorithm.warm_up_iterations=0"]
     )
     for arrays in seen:
-        statistics = under("statistics", arrays)
+        statistics = select_prefix("statistics", arrays)
         # 3 x 16 steps of 4 environments, of which one in eleven only resets.
         assert 170 <= float(statistics["inputs.count"]) <= 180
         assert 0.05 < float(statistics["inputs.mean"].max()) < 0.2  # the cells of a first step
         for name, array in statistics.items():
-            assert_allclose(array, under("statistics", seen[0])[name], rtol=1e-12, atol=1e-15, err_msg=name)
-        for name, array in under("params", cold).items():  # uniform actions leave the policy as it is drawn
-            assert_array_equal(array, under("params", arrays)[name], err_msg=name)
+            assert_allclose(array, select_prefix("statistics", seen[0])[name], rtol=1e-12, atol=1e-15, err_msg=name)
+        for name, array in select_prefix("params", cold).items():  # uniform actions leave the policy as it is drawn
+            assert_array_equal(array, select_prefix("params", arrays)[name], err_msg=name)
         assert int(arrays["iteration"]) == 0
-        assert not under("statistics", arrays)["intrinsic_returns"].any()
+        assert not select_prefix("statistics", arrays)["intrinsic_returns"].any()
 
 
 def test_wrong_input_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -10,11 +10,11 @@ from gymnasium import spaces
 from numpy.testing import assert_allclose, assert_array_equal
 
 from ppo_bench.configuration.load import load_config
-from ppo_bench.envs.base import Seen
+from ppo_bench.envs.base import PolicyInput
 from ppo_bench.mathematics import noise, normalize
-from ppo_bench.mathematics.arrays import filled
+from ppo_bench.mathematics.arrays import default_arrays
+from ppo_bench.runners.array_specs import normalization_arrays
 from ppo_bench.runners.base import Episode
-from ppo_bench.runners.declared import normalization_arrays
 from ppo_bench.runners.host_envs import HostEnvs
 from tests.scripted import GAMMA, WILD, Script, begun, collect, host, idle, watch
 
@@ -35,19 +35,19 @@ def normalized(value: float, rows: Sequence[float]) -> float:
 def test_without_normalisation_everything_passes_unchanged() -> None:
     env = Script(obs=[[1, 2], [3, 4], [5, 6]], rewards=[[0, 0], [10, 20], [30, 40]])
     envs = host(env, 2)
-    seen: list[Seen] = []
-    state, flags, _ = collect(envs, begun(envs), watch(seen))
-    assert_array_equal([one.obs for one in seen], [[[1], [2]], [[3], [4]]])
+    policy_inputs: list[PolicyInput] = []
+    state, flags, _ = collect(envs, begun(envs), watch(policy_inputs))
+    assert_array_equal([one.obs for one in policy_inputs], [[[1], [2]], [[3], [4]]])
     assert_array_equal(state["envs.obs"], [[5], [6]])
     assert_array_equal(flags["rewards"], [[1, 2], [3, 4]])
     assert flags["rewards"].dtype == np.float32
-    assert flags["valid"].all()
+    assert flags["value_mask"].all()
 
 
 def test_actions_are_asked_for_step_by_step_and_given_to_the_environments() -> None:
     env = Script(obs=[[0, 0]] * 4)
     envs = host(env, 3)
-    collect(envs, begun(envs), lambda t, seen: np.array([t, 10 * t]))
+    collect(envs, begun(envs), lambda t, policy_input: np.array([t, 10 * t]))
     assert_array_equal(env.actions, [[0, 0], [1, 10], [2, 20]])
 
 
@@ -59,11 +59,11 @@ def test_the_first_observation_is_normalised_too() -> None:
 
 def test_observations_are_normalised_by_all_that_were_seen_so_far() -> None:
     envs = host(Script(obs=[[1, 5], [2, 2], [9, 3]]), 2, norm_obs=True)
-    seen: list[Seen] = []
-    state, _, _ = collect(envs, begun(envs), watch(seen))
+    policy_inputs: list[PolicyInput] = []
+    state, _, _ = collect(envs, begun(envs), watch(policy_inputs))
     rows = [[1.0, 5.0], [1.0, 5.0, 2.0, 2.0], [1.0, 5.0, 2.0, 2.0, 9.0, 3.0]]
-    assert_allclose(seen[0].obs[:, 0], [normalized(1, rows[0]), normalized(5, rows[0])], rtol=1e-6)
-    assert_allclose(seen[1].obs[:, 0], [normalized(2, rows[1]), normalized(2, rows[1])], rtol=1e-6)
+    assert_allclose(policy_inputs[0].obs[:, 0], [normalized(1, rows[0]), normalized(5, rows[0])], rtol=1e-6)
+    assert_allclose(policy_inputs[1].obs[:, 0], [normalized(2, rows[1]), normalized(2, rows[1])], rtol=1e-6)
     assert_allclose(state["envs.obs"][:, 0], [normalized(9, rows[2]), normalized(3, rows[2])], rtol=1e-6)
 
 
@@ -79,26 +79,26 @@ def test_statistics_learn_every_observation_an_episodes_last_among_them() -> Non
     envs = host(env, 3, norm_obs=True)
     state, _, _ = collect(envs, begun(envs), idle)
     mean, var = statistics([1, 5, 8, 2, 3, 7, 4, 6])
-    assert_allclose(normalize.stats_in(state, "normalize.obs").mean, [mean], rtol=1e-10)
-    assert_allclose(normalize.stats_in(state, "normalize.obs").var, [var], rtol=1e-10)
-    assert_allclose(normalize.stats_in(state, "normalize.obs").count, 8 + normalize.INITIAL_COUNT)
+    assert_allclose(normalize.select_stats(state, "normalize.obs").mean, [mean], rtol=1e-10)
+    assert_allclose(normalize.select_stats(state, "normalize.obs").var, [var], rtol=1e-10)
+    assert_allclose(normalize.select_stats(state, "normalize.obs").count, 8 + normalize.INITIAL_COUNT)
 
 
 def test_observation_statistics_are_those_of_gymnasiums_wrapper_over_many_episodes() -> None:
     actions = np.random.default_rng(1).uniform(-1, 1, (600, 3)).astype(np.float32)
     config = load_config(["env=hopper", "ppo.num_steps=600", "ppo.num_minibatches=1"])
-    envs = HostEnvs(config.problem(config.backend.make(config.task)))
+    envs = HostEnvs(config.training_spec(config.backend.make(config.task)))
     (seed,) = noise.env_seeds(1, 0, 1)
-    state = envs.start(filled(normalization_arrays((11,))), 1, 0)
-    state, flags, episodes = collect(envs, state, lambda t, seen: actions[t][None])
+    state = envs.reset(default_arrays(normalization_arrays((11,))), 1, 0)
+    state, flags, episodes = collect(envs, state, lambda t, policy_input: actions[t][None])
     envs.close()
     theirs = gymnasium.wrappers.NormalizeObservation(gymnasium.make("Hopper-v4"))
     theirs.reset(seed=int(seed))
-    for action, valid in zip(actions, flags["valid"], strict=True):
-        theirs.step(action) if valid[0] else theirs.reset()
+    for action, value_mask in zip(actions, flags["value_mask"], strict=True):
+        theirs.step(action) if value_mask[0] else theirs.reset()
     theirs.close()
     assert len(episodes) > 10
-    ours = normalize.stats_in(state, "normalize.obs")
+    ours = normalize.select_stats(state, "normalize.obs")
     assert_allclose(ours.mean, theirs.obs_rms.mean, rtol=1e-9)
     assert_allclose(ours.var, theirs.obs_rms.var, rtol=1e-9)
     assert_allclose(ours.count, theirs.obs_rms.count)
@@ -130,7 +130,9 @@ def test_discounted_returns_restart_at_episodes_and_learn_nothing_at_reset_steps
     # First environment: 1, a reset, 3. Second: 2, 4 + 2/2, 8 + 5/2.
     assert_array_equal(state["envs.discounted_returns"], [3, 10.5])
     mean, var = statistics([1, 2, 5, 3, 10.5])
-    assert_allclose(normalize.stats_in(state, "normalize.return"), [mean, var, 5 + normalize.INITIAL_COUNT], rtol=1e-10)
+    assert_allclose(
+        normalize.select_stats(state, "normalize.return"), [mean, var, 5 + normalize.INITIAL_COUNT], rtol=1e-10
+    )
     assert flags["rewards"][1, 0] == 0
 
 
@@ -142,16 +144,18 @@ def test_rewards_of_a_rollout_are_those_of_normalising_step_by_step() -> None:
     env = Script(obs=[[0, 0]] * 41, rewards=rows.tolist(), terminated=ends.tolist())
     envs = host(env, 20, norm_reward=True)
     state = begun(envs)
-    stats, returns, done = normalize.stats_in(state, "normalize.return"), np.zeros(2), np.zeros(2, bool)
+    stats, returns, done = normalize.select_stats(state, "normalize.return"), np.zeros(2), np.zeros(2, bool)
     for half in range(2):
         state, flags, _ = collect(envs, state, idle)
         for t in range(20):
             row = 20 * half + t + 1
             reward, mask = env.rewards[row] / 10, (~done).astype(float)
-            stats, returns, expected = normalize.reward(np, stats, returns, reward, mask, GAMMA, clip=10.0)
+            stats, returns, expected = normalize.update_and_normalize_reward(
+                np, stats, returns, reward, mask, GAMMA, clip=10.0
+            )
             assert_allclose(flags["rewards"][t], expected, rtol=1e-6)
             done = env.terminated[row]
-    assert_allclose(normalize.stats_in(state, "normalize.return"), stats, rtol=1e-14)
+    assert_allclose(normalize.select_stats(state, "normalize.return"), stats, rtol=1e-14)
     assert_allclose(state["envs.discounted_returns"], returns, rtol=1e-14)
 
 
@@ -189,9 +193,11 @@ def test_ends_are_reported_as_they_are_and_the_step_after_them_is_not_real() -> 
     _, flags, _ = collect(envs, begun(envs), idle)
     assert_array_equal(flags["terminated"], [[1, 0], [0, 0], [0, 0], [0, 0]])
     assert_array_equal(flags["truncated"], [[0, 0], [0, 1], [0, 0], [0, 0]])
-    assert_array_equal(flags["valid"], [[1, 1], [0, 1], [1, 0], [1, 1]])
-    assert_array_equal(flags["acts"], flags["valid"])  # where nothing else is said
-    assert {flags[name].dtype for name in ("terminated", "truncated", "valid", "acts", "start")} == {np.dtype(bool)}
+    assert_array_equal(flags["value_mask"], [[1, 1], [0, 1], [1, 0], [1, 1]])
+    assert_array_equal(flags["policy_mask"], flags["value_mask"])  # where nothing else is said
+    assert {
+        flags[name].dtype for name in ("terminated", "truncated", "value_mask", "policy_mask", "episode_start")
+    } == {np.dtype(bool)}
 
 
 def test_an_end_on_the_last_step_masks_the_first_step_of_the_next_rollout() -> None:
@@ -202,16 +208,16 @@ def test_an_end_on_the_last_step_masks_the_first_step_of_the_next_rollout() -> N
     )
     envs = host(env, 2, norm_obs=True, norm_reward=True)
     state, first, _ = collect(envs, begun(envs), idle)
-    assert first["valid"].all()
+    assert first["value_mask"].all()
     assert_array_equal(state["envs.done"], [True, False])
     state, second, _ = collect(envs, state, idle)
-    assert_array_equal(second["valid"], [[0, 1], [1, 1]])
+    assert_array_equal(second["value_mask"], [[0, 1], [1, 1]])
     assert_array_equal(state["envs.done"], [False, False])
     assert second["rewards"][0, 0] == 0
     assert_array_equal(state["envs.returns"], [70, 200])
     assert_array_equal(state["envs.discounted_returns"], [7, 8 + (6 + (4 + 2 / 2) / 2) / 2])
     assert_allclose(
-        normalize.stats_in(state, "normalize.obs").mean, [statistics([1, 1, 2, 2, 9, 3, 4, 5, 6, 7])[0]], rtol=1e-10
+        normalize.select_stats(state, "normalize.obs").mean, [statistics([1, 1, 2, 2, 9, 3, 4, 5, 6, 7])[0]], rtol=1e-10
     )
 
 
@@ -223,16 +229,18 @@ def test_a_memory_begins_anew_after_every_reset_step_over_two_rollouts() -> None
         lost_lives=[[0, 0], [0, 0], [1, 0], [0, 0], [0, 0], [0, 0], [0, 0]],  # their steps reset as any other
     )
     envs = host(env, 3)
-    seen: list[Seen] = []
-    state, first, _ = collect(envs, begun(envs), watch(seen))
-    assert_array_equal(first["valid"], [[1, 1], [1, 1], [0, 1]])
-    assert_array_equal(first["start"], [[1, 1], [0, 0], [0, 0]])
+    policy_inputs: list[PolicyInput] = []
+    state, first, _ = collect(envs, begun(envs), watch(policy_inputs))
+    assert_array_equal(first["value_mask"], [[1, 1], [1, 1], [0, 1]])
+    assert_array_equal(first["episode_start"], [[1, 1], [0, 0], [0, 0]])
     assert_array_equal(state["envs.start"], [True, False])
-    state, second, _ = collect(envs, envs.export(state), watch(seen))
-    assert_array_equal(second["valid"], [[1, 0], [1, 1], [1, 1]])
-    assert_array_equal(second["start"], [[1, 0], [0, 1], [0, 0]])
+    state, second, _ = collect(envs, envs.export(state), watch(policy_inputs))
+    assert_array_equal(second["value_mask"], [[1, 0], [1, 1], [1, 1]])
+    assert_array_equal(second["episode_start"], [[1, 0], [0, 1], [0, 0]])
     assert_array_equal(state["envs.start"], [False, False])
-    assert_array_equal([one.start for one in seen], [*first["start"], *second["start"]])  # what the policy is told
+    assert_array_equal(
+        [one.episode_start for one in policy_inputs], [*first["episode_start"], *second["episode_start"]]
+    )  # what the policy is told
 
 
 def test_actions_count_as_was_said_before_their_step_and_never_at_resets_over_two_rollouts() -> None:
@@ -240,16 +248,24 @@ def test_actions_count_as_was_said_before_their_step_and_never_at_resets_over_tw
         obs=[[0, 0]] * 7,
         terminated=[[0, 0], [0, 1], [0, 0], [0, 0], [0, 0], [0, 0], [0, 0]],
         truncated=[[0, 0], [0, 0], [0, 0], [0, 0], [0, 0], [1, 0], [0, 0]],
-        acts=[[0, 0], [0, 1], [1, 0], [0, 1], [1, 1], [1, 0], [0, 1]],  # the first row is a reset's, which says nothing
+        policy_mask=[
+            [0, 0],
+            [0, 1],
+            [1, 0],
+            [0, 1],
+            [1, 1],
+            [1, 0],
+            [0, 1],
+        ],  # the first row is a reset's, which says nothing
     )
     envs = host(env, 3)
     state, first, _ = collect(envs, begun(envs), idle)
-    assert_array_equal(first["valid"], [[1, 1], [1, 0], [1, 1]])
-    assert_array_equal(first["acts"], [[1, 1], [0, 0], [1, 0]])
+    assert_array_equal(first["value_mask"], [[1, 1], [1, 0], [1, 1]])
+    assert_array_equal(first["policy_mask"], [[1, 1], [0, 0], [1, 0]])
     assert_array_equal(state["envs.acts"], [False, True])
     state, second, _ = collect(envs, envs.export(state), idle)
-    assert_array_equal(second["valid"], [[1, 1], [1, 1], [0, 1]])
-    assert_array_equal(second["acts"], [[0, 1], [1, 1], [0, 0]])
+    assert_array_equal(second["value_mask"], [[1, 1], [1, 1], [0, 1]])
+    assert_array_equal(second["policy_mask"], [[0, 1], [1, 1], [0, 0]])
     assert_array_equal(state["envs.acts"], [False, True])
 
 
@@ -259,6 +275,6 @@ def test_continuous_actions_are_clipped_for_the_environments_alone() -> None:
     envs = host(env, 1)
     actions = np.array([[5, -5], [0.5, 4]], np.float32)
     returned = actions.copy()
-    collect(envs, begun(envs), lambda t, seen: returned)
+    collect(envs, begun(envs), lambda t, policy_input: returned)
     assert_array_equal(env.actions, [[[1, -2], [0.5, 3]]])
     assert_array_equal(returned, actions)

@@ -14,7 +14,9 @@ from tests.test_rollout import statistics
 
 def played() -> tuple[Script, HostEnvs, Arrays]:
     """A state with all that a rollout leaves: statistics, totals, flags, and an end on its last step."""
-    env = Script(obs=[[1, 5], [2, 2], [9, 3]], rewards=[[0, 0], [10, 20], [30, 40]], acts=[[1, 1], [1, 1], [0, 0]])
+    env = Script(
+        obs=[[1, 5], [2, 2], [9, 3]], rewards=[[0, 0], [10, 20], [30, 40]], policy_mask=[[1, 1], [1, 1], [0, 0]]
+    )
     env.terminated[2, 0] = True
     envs = host(env, 2, norm_obs=True, norm_reward=True)
     state, _, _ = collect(envs, begun(envs), idle)
@@ -33,12 +35,14 @@ def assert_fresh_with_these_statistics(state: Arrays, exported: Arrays) -> None:
     assert not state["envs.returns"].any()
     assert not state["envs.lengths"].any()
     assert not state["envs.discounted_returns"].any()
-    for field, value in zip(normalize.RunningStats._fields, normalize.stats_in(state, "normalize.return"), strict=True):
+    for field, value in zip(
+        normalize.RunningStats._fields, normalize.select_stats(state, "normalize.return"), strict=True
+    ):
         assert_array_equal(value, exported[f"normalize.return.{field}"])
     mean, var = statistics([1, 5, 2, 2, 9, 3, 1, 5])
-    assert_allclose(normalize.stats_in(state, "normalize.obs").mean, [mean], rtol=1e-10)
-    assert_allclose(normalize.stats_in(state, "normalize.obs").var, [var], rtol=1e-10)
-    assert_allclose(normalize.stats_in(state, "normalize.obs").count, 8 + normalize.INITIAL_COUNT)
+    assert_allclose(normalize.select_stats(state, "normalize.obs").mean, [mean], rtol=1e-10)
+    assert_allclose(normalize.select_stats(state, "normalize.obs").var, [var], rtol=1e-10)
+    assert_allclose(normalize.select_stats(state, "normalize.obs").count, 8 + normalize.INITIAL_COUNT)
     assert_allclose(state["envs.obs"], (np.array([[1], [5]]) - mean) / np.sqrt(var + normalize.EPSILON), rtol=1e-6)
 
 
@@ -54,7 +58,7 @@ def test_exported_statistics_are_those_of_the_state() -> None:
     for of, rows in learnt.items():
         mean, var = statistics(rows)
         expected = (mean, var, len(rows) + normalize.INITIAL_COUNT)
-        for found, value in zip(normalize.stats_in(arrays, f"normalize.{of}"), expected, strict=True):
+        for found, value in zip(normalize.select_stats(arrays, f"normalize.{of}"), expected, strict=True):
             assert_allclose(found.item(), value, rtol=1e-10)
 
 
@@ -72,17 +76,17 @@ def test_statistics_survive_export_and_restore_while_accumulators_are_cleared() 
     _, envs, state = played()
     exported = envs.export(state)
     _, others, _ = played()
-    assert_fresh_with_these_statistics(others.start(exported, 1, 0), exported)
+    assert_fresh_with_these_statistics(others.reset(exported, 1, 0), exported)
 
 
 def test_statistics_survive_a_restart_while_accumulators_are_cleared() -> None:
     _, envs, state = played()
     exported = envs.export(state)
-    assert_fresh_with_these_statistics(envs.start(state, 1, 3), exported)
+    assert_fresh_with_these_statistics(envs.reset(state, 1, 3), exported)
 
 
 def test_seeds_follow_from_the_run_and_the_iteration() -> None:
     env, envs, state = played()
-    envs.start(state, 1, 3)
-    envs.start(envs.export(state), 2, 4)
+    envs.reset(state, 1, 3)
+    envs.reset(envs.export(state), 2, 4)
     assert env.seeds == [noise.env_seeds(1, 0, 2), noise.env_seeds(1, 3, 2), noise.env_seeds(2, 4, 2)]

@@ -17,9 +17,9 @@ import torch
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
-from ppo_bench.envs.base import Step
+from ppo_bench.envs.base import EnvStep
 from ppo_bench.mathematics.arrays import Arrays
-from ppo_bench.runners.base import Problem
+from ppo_bench.runners.base import TrainingSpec
 from tests.probes import Endless
 from tests.runners import ACTING, FRAMEWORKS, composed, problem_for, relative_distance, runner_for
 from tests.scenes import RandomScenes, Recorder
@@ -28,13 +28,13 @@ from tests.training import ENVIRONMENT
 SEED = 3
 
 
-def cartpole_problem(*overrides: str) -> Problem:
+def cartpole_problem(*overrides: str) -> TrainingSpec:
     config = composed("backend=gymnasium", *overrides)
     return problem_for(config.backend.make(config.task), 10, overrides)
 
 
-def after_iterations(framework: str, problem: Problem, count: int) -> Arrays:
-    runner = runner_for(framework, problem)
+def after_iterations(framework: str, spec: TrainingSpec, count: int) -> Arrays:
+    runner = runner_for(framework, spec)
     state = runner.init(SEED)
     for _ in range(count):
         state, _, _ = runner.step(state)
@@ -50,7 +50,7 @@ def test_the_same_seed_gives_the_same_parameters_bit_for_bit(framework: str) -> 
 class Overwriting(Endless):
     """Changes its actions in place, as an environment may do with what is handed to it."""
 
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         assert actions.dtype == np.int64
         actions[:] = 0
         return super().step(actions)
@@ -88,8 +88,8 @@ def test_a_large_target_kl_changes_nothing(framework: str) -> None:
 
 @pytest.mark.parametrize("framework", ACTING)
 def test_the_learning_rate_falls_linearly(framework: str) -> None:
-    problem = cartpole_problem("ppo.learning_rate=1.0e-3")
-    runner = runner_for(framework, problem)
+    spec = cartpole_problem("ppo.learning_rate=1.0e-3")
+    runner = runner_for(framework, spec)
     state = runner.init(SEED)
     rates = []
     for _ in range(10):
@@ -128,8 +128,8 @@ def test_a_checkpoint_of_another_network_is_refused(framework: str) -> None:
 @pytest.mark.parametrize("framework", ACTING)
 def test_values_without_variance_leave_the_explained_variance_undefined(framework: str) -> None:
     env = Endless(num_envs=1)
-    problem = problem_for(env, 1, ["ppo.num_steps=4", "ppo.gae_lambda=0.0", "ppo.gamma=0.0"])
-    runner = runner_for(framework, problem)
+    spec = problem_for(env, 1, ["ppo.num_steps=4", "ppo.gae_lambda=0.0", "ppo.gamma=0.0"])
+    runner = runner_for(framework, spec)
     _, metrics, _ = runner.step(runner.init(SEED))
     assert math.isnan(metrics["explained_variance"])
 
@@ -162,8 +162,8 @@ def test_frameworks_take_the_same_actions_and_learn_the_same_in_float32(pixels: 
     records = [Recorder(RandomScenes(4, pixels, continuous)) for _ in range(2)]
     arrays = []
     for name, record in zip(("torch_eager", "jax_xla"), records, strict=True):
-        problem = problem_for(record, 10, ["ppo.num_steps=32"])
-        arrays.append(after_iterations(name, problem, 2))
+        spec = problem_for(record, 10, ["ppo.num_steps=32"])
+        arrays.append(after_iterations(name, spec, 2))
     taken, expected = (np.stack(record.actions) for record in reversed(records))
     np.testing.assert_allclose(taken, expected, rtol=0, atol=1e-4 if continuous else 0)
     mine, theirs = (np.concatenate([a[name].ravel() for name in arrays[0] if name[:7] == "params."]) for a in arrays)

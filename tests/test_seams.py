@@ -12,16 +12,16 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
-from ppo_bench.envs.base import Seen, Start, Step
+from ppo_bench.envs.base import EnvStep, PolicyInput, ResetResult
 from ppo_bench.envs.dynamics.cartpole import CartPole
 from ppo_bench.envs.dynamics.env import DynamicsEnv
-from ppo_bench.envs.jax.host import HostView
+from ppo_bench.envs.jax.host import JaxVectorEnv
 from ppo_bench.mathematics import distributions
-from ppo_bench.mathematics.arrays import KEPT, Arrays, Kind, of_kinds, under
+from ppo_bench.mathematics.arrays import PERSISTENT_ROLES, ArrayRole, Arrays, select_prefix, select_roles
 from ppo_bench.networks.flax.ops import JaxOps
-from ppo_bench.networks.network import masked
+from ppo_bench.networks.network import mask_logits
 from ppo_bench.networks.torch.ops import TorchOps
-from ppo_bench.runners.declared import declared_arrays
+from ppo_bench.runners.array_specs import array_specs
 from tests.runners import ACTING, problem_for, runner_for
 from tests.scenes import Ends, RandomScenes
 from tests.seams import LEVELLED, NETWORKS, SMALL, ours, remembering
@@ -45,7 +45,7 @@ def played(framework: str, env: Any, overrides: Sequence[str]) -> tuple[Arrays, 
 
 @functools.cache
 def played_eagerly(network: str) -> tuple[Arrays, list[dict[str, float]]]:
-    return played("torch_eager", HostView(DynamicsEnv(CartPole(), 4)), [*PRECISE, *ours(network)])
+    return played("torch_eager", JaxVectorEnv(DynamicsEnv(CartPole(), 4)), [*PRECISE, *ours(network)])
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def played_eagerly(network: str) -> tuple[Arrays, list[dict[str, float]]]:
 def test_every_framework_learns_the_same_on_the_host_and_in_a_program(framework: str, network: str) -> None:
     expected, expected_rows = played_eagerly(network)
     in_program = framework == "in a program"
-    env = DynamicsEnv(CartPole(), 4) if in_program else HostView(DynamicsEnv(CartPole(), 4))
+    env = DynamicsEnv(CartPole(), 4) if in_program else JaxVectorEnv(DynamicsEnv(CartPole(), 4))
     found, rows = played("jax_xla" if in_program else framework, env, [*PRECISE, *ours(network)])
     assert [list(row) for row in rows] == [list(row) for row in expected_rows]
     for row, expected_row in zip(rows, expected_rows, strict=True):
@@ -71,17 +71,17 @@ def test_every_framework_learns_the_same_on_the_host_and_in_a_program(framework:
 
 
 def test_what_was_added_learns_is_counted_or_stays_as_its_kind_says() -> None:
-    before = runner_for("torch_eager", problem_for(HostView(DynamicsEnv(CartPole(), 4)), 10, LEVELLED))
+    before = runner_for("torch_eager", problem_for(JaxVectorEnv(DynamicsEnv(CartPole(), 4)), 10, LEVELLED))
     begun = before.export(before.init(3))
-    arrays, rows = played("torch_eager", HostView(DynamicsEnv(CartPole(), 4)), LEVELLED)
+    arrays, rows = played("torch_eager", JaxVectorEnv(DynamicsEnv(CartPole(), 4)), LEVELLED)
     assert begun["params.level"] == 0.0
     assert arrays["params.level"] > 0.0
     assert arrays["adam.mean.level"] != 0.0
     assert_array_equal(arrays["frozen.projection"], begun["frozen.projection"])
     assert_allclose(begun["frozen.projection"] @ begun["frozen.projection"].T, np.eye(2), atol=1e-6)
-    valid = sum(32 * (1.0 - row["masked_fraction"]) for row in rows)
-    assert arrays["statistics.transitions"] == rows[-1]["transitions"] == valid
-    without, _ = played("torch_eager", HostView(DynamicsEnv(CartPole(), 4)), [])
+    value_mask = sum(32 * (1.0 - row["masked_fraction"]) for row in rows)
+    assert arrays["statistics.transitions"] == rows[-1]["transitions"] == value_mask
+    without, _ = played("torch_eager", JaxVectorEnv(DynamicsEnv(CartPole(), 4)), [])
     assert not {name for name in without if "level" in name or name.startswith(("frozen.", "statistics."))}
 
 
@@ -89,18 +89,18 @@ def test_what_was_added_learns_is_counted_or_stays_as_its_kind_says() -> None:
 def test_all_that_is_declared_is_exported_but_a_rollouts_memory(framework: str) -> None:
     """And from a program what belongs to its environments."""
     in_program = framework == "in a program"
-    env: Any = DynamicsEnv(CartPole(), 4) if in_program else HostView(DynamicsEnv(CartPole(), 4))
-    problem = problem_for(env, 10, [*SMALL, *ours("AveragingMlp")])
-    runner: Any = runner_for("jax_xla" if in_program else framework, problem)
+    env: Any = DynamicsEnv(CartPole(), 4) if in_program else JaxVectorEnv(DynamicsEnv(CartPole(), 4))
+    spec = problem_for(env, 10, [*SMALL, *ours("AveragingMlp")])
+    runner: Any = runner_for("jax_xla" if in_program else framework, spec)
     exported = runner.export(runner.init(3))
-    kinds = KEPT if in_program else (*KEPT, Kind.ENVIRONMENT)
-    declared = {array.name: array for array in of_kinds(declared_arrays(problem), *kinds)}
+    kinds = PERSISTENT_ROLES if in_program else (*PERSISTENT_ROLES, ArrayRole.ENVIRONMENT)
+    declared = {array.name: array for array in select_roles(array_specs(spec), *kinds)}
     assert set(exported) == set(declared)
     for name, array in exported.items():
         assert (str(array.dtype), array.shape) == (declared[name].dtype, declared[name].shape), name
-    assert {array.name for array in of_kinds(declared_arrays(problem), Kind.FROZEN)} == {"frozen.projection"}
-    learnt = {f"params.{p.name}" for p in problem.parameters}
-    assert {array.name for array in of_kinds(declared_arrays(problem), Kind.LEARNT)} == learnt
+    assert {array.name for array in select_roles(array_specs(spec), ArrayRole.FROZEN)} == {"frozen.projection"}
+    learnt = {f"params.{p.name}" for p in spec.parameters}
+    assert {array.name for array in select_roles(array_specs(spec), ArrayRole.PARAMETER)} == learnt
     runner.close()
 
 
@@ -113,13 +113,13 @@ def test_memory_begins_anew_with_an_episode_and_not_before_its_final_observation
     framework: str, network: str
 ) -> None:
     overrides = [*SMALL, *remembering(network), "ppo.num_steps=6", "precision=float64"]
-    problem = problem_for(Ends(2, False, False), 10, overrides)
-    runner: Any = runner_for(framework, problem)
+    spec = problem_for(Ends(2, False, False), 10, overrides)
+    runner: Any = runner_for(framework, spec)
     begun = runner.init(3)
     params = {name.removeprefix("params."): array for name, array in runner.export(begun).items()}
     state, _, _ = runner.step(begun)
     assert_allclose(np.exp(params["fading"]), 1.0)  # half of what it remembers, half of what it sees
-    memory = {name: np.array(array) for name, array in state.learner.memory.items()}
+    memory = {name: np.array(array) for name, array in state.learner.rollout_buffer.items()}
     obs = memory["obs"]
     # Steps 0 to 2 are an episode, 3 shows its final observation and only resets, 4 to 6 are the next episode.
     seen = [obs[0] / 2, *[np.zeros_like(obs[0])] * 6]
@@ -131,10 +131,10 @@ def test_memory_begins_anew_with_an_episode_and_not_before_its_final_observation
     # The values of the observations after the rollout leave the memory as it was: the next rollout sees them again.
     assert_allclose(runner.export(state)["envs.carry.mean"], seen[5], rtol=1e-12)
     state, _, _ = runner.step(state)
-    again = np.asarray(state.learner.memory["obs"][0])
+    again = np.asarray(state.learner.rollout_buffer["obs"][0])
     assert_array_equal(again, obs[6])
     if network == "AveragingMlp":
-        assert_allclose(np.asarray(state.learner.memory["carry.mean"][0]), seen[5], rtol=1e-12)
+        assert_allclose(np.asarray(state.learner.rollout_buffer["carry.mean"][0]), seen[5], rtol=1e-12)
 
 
 @pytest.mark.parametrize("network", NETWORKS)
@@ -176,7 +176,7 @@ def test_learning_from_sequences_also_learns_through_the_memory() -> None:
 @pytest.mark.parametrize("framework", ACTING)
 def test_environments_that_are_carried_keep_their_memory(framework: str, network: str) -> None:
     class GoesOn(RandomScenes):
-        def reset(self, seeds: Sequence[int]) -> Seen:
+        def reset(self, seeds: Sequence[int]) -> PolicyInput:
             return super().reset([1] * 4)
 
     def runner() -> Any:
@@ -201,22 +201,22 @@ class Rules(RandomScenes):
 
     masks_actions = True
 
-    def reset(self, seeds: Sequence[int]) -> Seen:
+    def reset(self, seeds: Sequence[int]) -> PolicyInput:
         self.t, self.taken, self.illegal = 0, 0, 0
-        return Seen(super().reset(seeds).obs, self._acts(), self._legal())
+        return PolicyInput(super().reset(seeds).obs, self._policy_mask(), self._action_mask())
 
-    def step(self, actions: np.ndarray) -> Step:
-        self.illegal += int((~self._legal()[np.arange(self.num_envs), actions]).sum())
+    def step(self, actions: np.ndarray) -> EnvStep:
+        self.illegal += int((~self._action_mask()[np.arange(self.num_envs), actions]).sum())
         self.taken += self.num_envs
         self.t += 1
-        return super().step(actions)._replace(acts=self._acts(), legal=self._legal())
+        return super().step(actions)._replace(policy_mask=self._policy_mask(), action_mask=self._action_mask())
 
-    def _acts(self) -> np.ndarray:
+    def _policy_mask(self) -> np.ndarray:
         return (np.arange(self.num_envs) % 2 == 0) | (self.t % 3 != 0)
 
-    def _legal(self) -> np.ndarray:
-        legal = np.arange(3) != (self.t + np.arange(self.num_envs)[:, None]) % 3
-        return legal | ~self._acts()[:, None]
+    def _action_mask(self) -> np.ndarray:
+        action_mask = np.arange(3) != (self.t + np.arange(self.num_envs)[:, None]) % 3
+        return action_mask | ~self._policy_mask()[:, None]
 
 
 def test_illegal_actions_are_never_taken_and_passes_are_not_learnt_from() -> None:
@@ -239,7 +239,7 @@ def test_illegal_actions_are_never_taken_and_passes_are_not_learnt_from() -> Non
 
 def test_of_illegal_choices_neither_probability_nor_entropy_nor_gradient_is_left() -> None:
     logits = torch.tensor([[1.0, 2.0, 3.0]], dtype=torch.float64, requires_grad=True)
-    head = masked(torch, (logits,), torch.tensor([[True, False, True]]))
+    head = mask_logits(torch, (logits,), torch.tensor([[True, False, True]]))
     entropy = distributions.categorical_entropy(torch, head)
     share = 1.0 / (1.0 + np.exp(2.0))  # of the first of two logits that are 2 apart
     assert_allclose(entropy.item(), -share * np.log(share) - (1 - share) * np.log(1 - share), rtol=1e-14)
@@ -256,20 +256,22 @@ class Ruled(DynamicsEnv):
 
     masks_actions = True
 
-    def reset(self, seeds: Sequence[int]) -> Start:
-        start = super().reset(seeds)
-        return Start(self.step, start.state, start.seen._replace(legal=self._legal(start.state)))
+    def reset(self, seeds: Sequence[int]) -> ResetResult:
+        result = super().reset(seeds)
+        return ResetResult(
+            self.step, result.state, result.policy_input._replace(action_mask=self._action_mask(result.state))
+        )
 
     def step(self, state: Any, actions: Any) -> Any:
         state, step = super().step(state, actions)
-        return state, step._replace(legal=self._legal(state))
+        return state, step._replace(action_mask=self._action_mask(state))
 
-    def _legal(self, state: Any) -> Any:
+    def _action_mask(self, state: Any) -> Any:
         return jnp.stack([state.steps % 2 == 0, jnp.ones_like(state.done)], -1)
 
 
 def test_rules_in_a_program_are_those_on_the_host() -> None:
-    expected, expected_rows = played("torch_eager", HostView(Ruled(CartPole(), 4)), PRECISE)
+    expected, expected_rows = played("torch_eager", JaxVectorEnv(Ruled(CartPole(), 4)), PRECISE)
     found, rows = played("jax_xla", Ruled(CartPole(), 4), PRECISE)
     free, _ = played("jax_xla", DynamicsEnv(CartPole(), 4), PRECISE)
     assert_allclose([list(row.values()) for row in rows], [list(row.values()) for row in expected_rows], rtol=1e-8)
@@ -281,15 +283,15 @@ def test_rules_in_a_program_are_those_on_the_host() -> None:
 @pytest.mark.parametrize("framework", ACTING)
 def test_a_second_stream_of_rewards_has_a_value_of_its_own(framework: str) -> None:
     words = [*SMALL, "algorithm._target_=tests.seams.TwoStreams", "ppo.learning_rate=1e-2", "ppo.anneal_lr=false"]
-    problem = problem_for(RandomScenes(4, False, False), 40, words)
-    runner: Any = runner_for(framework, problem)
+    spec = problem_for(RandomScenes(4, False, False), 40, words)
+    runner: Any = runner_for(framework, spec)
     state = runner.init(3)
     for _ in range(40):
         state, _, _ = runner.step(state)
-    obs = np.array(state.learner.memory["obs"])
+    obs = np.array(state.learner.rollout_buffer["obs"])
     assert obs.shape[:2] == (9, 4)
-    own = under("params", runner.export(state))
-    network, ops = problem.network, JaxOps(jnp.dtype("float32"), jnp.dtype("float32"))
+    own = select_prefix("params", runner.export(state))
+    network, ops = spec.network, JaxOps(jnp.dtype("float32"), jnp.dtype("float32"))
     values = network.forward(ops, own, jnp.array(obs.reshape(36, -1)), {}, None).values.reshape(9, 4, 2)
     assert_allclose(values[..., 1], 3.0, atol=0.3)
     assert abs(values[..., 0]).max() < 2.0

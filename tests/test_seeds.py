@@ -14,12 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ppo_bench.common.errors import Failed, FailedRuns
+from ppo_bench.common.errors import FailedRuns, RunError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import GraphEnv
 from ppo_bench.envs.dynamics.cartpole import CartPole, CartPoleState
 from ppo_bench.envs.dynamics.env import DynamicsEnv
-from ppo_bench.envs.observed import make_env
+from ppo_bench.envs.observation_selection import make_env
 from ppo_bench.runners.jax_seeds import JaxSeedsRunner
 from ppo_bench.runners.program_runner import ProgramRunner
 from tests.runners import problem_for
@@ -43,9 +43,9 @@ def test_each_seed_learns_what_it_learns_alone(
     iterations_per_call: int, num_envs: int, seeds: Sequence[int], precision: str, tolerance: float
 ) -> None:
     env = DynamicsEnv(CartPole(), num_envs)
-    problem = problem_for(env, 4, [*NORMALIZED, f"precision={precision}"])
-    together = JaxSeedsRunner(problem, env, iterations_per_call)
-    alone = ProgramRunner(problem, env, 1)
+    spec = problem_for(env, 4, [*NORMALIZED, f"precision={precision}"])
+    together = JaxSeedsRunner(spec, env, iterations_per_call)
+    alone = ProgramRunner(spec, env, 1)
     state = together.init(seeds)
     rows = []
     for i in range(4):
@@ -76,7 +76,7 @@ def test_seeds_are_divided_among_devices_in_equal_parts(num_seeds: int, devices:
     runner = JaxSeedsRunner(problem_for(DynamicsEnv(CartPole(), 4), 4, []), DynamicsEnv(CartPole(), 4), 1)
     state = runner.init(range(num_seeds))
     assert [int(arrays["seed"]) for arrays in runner.export(state)] == list(range(num_seeds))
-    for array in (state.learnt.params["actor.0.weight"], state.envs.arrays["envs.obs"]):
+    for array in (state.train_state.params["actor.0.weight"], state.envs.arrays["envs.obs"]):
         assert (len(array.devices()), len(array)) == (devices, rows)
         assert {len(part.data) for part in array.addressable_shards} == {rows // devices}
 
@@ -87,7 +87,7 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.train import _build
 
 config = load_config(sys.argv[1:])
-runner, *_ = _build(config, lambda problem: config.framework.seeds_runner(problem, []))
+runner, *_ = _build(config, lambda spec: config.framework.seeds_runner(spec, []))
 print(runner.execution["devices"])
 """
 
@@ -124,8 +124,8 @@ def test_games_and_rnd_learn_in_one_program_what_they_learn_alone(env: str) -> N
     config = load_config([env, "backend=device", "framework=jax_xla", "precision=float64", *SMALL])
     envs = make_env(config.backend, config.task)
     assert isinstance(envs, GraphEnv)
-    problem = replace(config.problem(envs), device="cpu")
-    together, alone = JaxSeedsRunner(problem, envs, 1), ProgramRunner(problem, envs, 1)
+    spec = replace(config.training_spec(envs), device="cpu")
+    together, alone = JaxSeedsRunner(spec, envs, 1), ProgramRunner(spec, envs, 1)
     state, own = together.init(SEEDS), alone.init(SEEDS[1])
     for _ in range(2):
         state, measured = together.step(state)
@@ -148,16 +148,16 @@ class BreaksToTheRight(CartPole):
 
 def test_rewards_that_are_no_numbers_name_their_seeds() -> None:
     seeds, env = range(5, 11), DynamicsEnv(BreaksToTheRight(), 4)
-    problem = problem_for(DynamicsEnv(CartPole(), 4), 4, [])
+    spec = problem_for(DynamicsEnv(CartPole(), 4), 4, [])
     failing = set()
-    alone = ProgramRunner(problem, env, 1)
+    alone = ProgramRunner(spec, env, 1)
     for position, seed in enumerate(seeds):
-        with suppress(Failed):
+        with suppress(RunError):
             alone.step(alone.init(seed))
             continue
         failing.add(position)
     assert 0 < len(failing) < 6
-    together = JaxSeedsRunner(problem, env, 1)
+    together = JaxSeedsRunner(spec, env, 1)
     with pytest.raises(FailedRuns) as raised:
         together.step(together.init(seeds))
     said = "environment 2 gave a reward of nan, which is no finite number"

@@ -54,7 +54,7 @@ def test_what_a_job_raises_is_told(
     def raises(*_: object) -> bool:
         raise OSError("no locks here")
 
-    monkeypatch.setattr(job, "in_use", raises)
+    monkeypatch.setattr(job, "is_in_use", raises)
     assert exit_code(main, ["-m", "seed=1,2", *GYM, *SHORT, f"outputs={tmp_path}"]) == 1
     said = capfd.readouterr().err
     assert said.count("OSError: no locks here") == 4  # at once, and in the table

@@ -15,15 +15,15 @@ from ppo_bench.__main__ import main as train
 from ppo_bench.commands.equivalence.command import main as equivalence
 from ppo_bench.commands.evaluate import main as evaluate
 from ppo_bench.common.cli import exit_code
-from ppo_bench.common.errors import ConfigError, Failed
+from ppo_bench.common.errors import ConfigError, RunError
 from ppo_bench.configuration.load import load_config
-from ppo_bench.envs.base import Seen, Step
+from ppo_bench.envs.base import EnvStep, PolicyInput
 from ppo_bench.envs.check import check_contract
-from ppo_bench.envs.host import on_host
-from ppo_bench.envs.observed import make_env
+from ppo_bench.envs.host import to_vector_env
+from ppo_bench.envs.observation_selection import make_env
 from ppo_bench.envs.tensors import TensorEnv
-from ppo_bench.mathematics.arrays import under
-from ppo_bench.runners.base import Episode, Problem
+from ppo_bench.mathematics.arrays import select_prefix
+from ppo_bench.runners.base import Episode, TrainingSpec
 from ppo_bench.runners.host import HostRunner
 from ppo_bench.runners.same_step_envs import SameStepEnvs
 from ppo_bench.runners.torch import TorchLearner
@@ -57,11 +57,11 @@ class Recorded:
         self.final = [final.numpy().astype(np.float64) for final in scenes.final]
         self.actions = [actions.numpy() for actions in scenes.actions]
         everyone, outputs = np.ones(scenes.num_envs, bool), 3 if isinstance(self.action_space, spaces.Discrete) else 2
-        legal = np.ones((scenes.num_envs, outputs), bool)
-        self.seen = [Seen(obs.numpy(), everyone, legal) for obs in scenes.obs]
+        action_mask = np.ones((scenes.num_envs, outputs), bool)
+        self.policy_inputs = [PolicyInput(obs.numpy(), everyone, action_mask) for obs in scenes.obs]
         arrays = zip(scenes.obs[1:], scenes.rewards, scenes.ends, strict=True)
         self.steps = [
-            Step(obs.numpy(), r.numpy(), first.numpy(), second.numpy(), (first | second).numpy(), r.numpy())
+            EnvStep(obs.numpy(), r.numpy(), first.numpy(), second.numpy(), (first | second).numpy(), r.numpy())
             for obs, r, (first, second) in arrays
         ]
 
@@ -72,7 +72,7 @@ class SameStep(Ppo):
     def steps_that_count(self, done: np.ndarray) -> np.ndarray:
         return np.ones_like(done)
 
-    def starts(self, done: np.ndarray, valid: np.ndarray) -> np.ndarray:
+    def starts(self, done: np.ndarray, value_mask: np.ndarray) -> np.ndarray:
         return np.concatenate([np.ones_like(done[:1]), done])
 
     def observations_that_count(self, final: np.ndarray) -> np.ndarray:
@@ -81,7 +81,7 @@ class SameStep(Ppo):
     def values_after_steps(self, values: np.ndarray, first: int) -> np.ndarray:
         """Where an episode ends, the value of its last observation, by a policy that still remembers the episode."""
         values, scenes = values.copy()[1:], self.scenes
-        seen = np.stack([each.obs for each in scenes.seen[: first + len(values) + 1]]).astype(np.float64)
+        seen = np.stack([each.obs for each in scenes.policy_inputs[: first + len(values) + 1]]).astype(np.float64)
         statistics = moments(seen, np.ones(seen.shape[:2], bool))
         for t, env in np.argwhere([s.terminated | s.truncated for s in scenes.steps[first:][: len(values)]]):
             last = scenes.final[first + t]  # type: ignore[attr-defined]
@@ -112,18 +112,18 @@ def compared(framework: str, case: str, algorithm: type[Ppo] = SameStep) -> tupl
     """Two iterations of a runner and of the transcription."""
     actions = FORCES if case == "forces" else spaces.Discrete(3)
     scenes = TensorScenes(4, actions)
-    problem = problem_for(TensorEnv(scenes, "scenes"), OF_TRAINING, [*SMALL, *CASES[case]])
-    runner = runner_for(framework, problem)
+    spec = problem_for(TensorEnv(scenes, "scenes"), OF_TRAINING, [*SMALL, *CASES[case]])
+    runner = runner_for(framework, spec)
     state = runner.init(SEED)
-    before, found = under("params", runner.export(state)), []
+    before, found = select_prefix("params", runner.export(state)), []
     for _ in range(2):
         state, _, _ = runner.step(state)
-        found.append(under("params", runner.export(state)))
+        found.append(select_prefix("params", runner.export(state)))
     network = "gru" if case == "gru" else "mlp"
     policy: Policy = NETWORKS[network](VECTOR, actions)
     policy.load(before)
     recorded: Any = Recorded(scenes)
-    reference = algorithm(policy, recorded, problem.ppo, OF_TRAINING, SEED)
+    reference = algorithm(policy, recorded, spec.ppo, OF_TRAINING, SEED)
     results = []
     for arrays in found:
         reference.iterate()
@@ -176,14 +176,16 @@ class RunsOut:
     def carry(self, num_envs: int) -> dict[str, np.ndarray]:
         return {}
 
-    def act(self, t: int, seen: Seen, start: np.ndarray, carry: Any) -> tuple[np.ndarray, Any]:
-        np.testing.assert_array_equal(start, np.zeros_like(start) if t % 8 else np.ones_like(start))
-        return np.ones(len(start), np.int64), carry
+    def act(self, t: int, policy_input: PolicyInput, episode_start: np.ndarray, carry: Any) -> tuple[np.ndarray, Any]:
+        np.testing.assert_array_equal(
+            episode_start, np.zeros_like(episode_start) if t % 8 else np.ones_like(episode_start)
+        )
+        return np.ones(len(episode_start), np.int64), carry
 
 
 def test_episodes_follow_each_other_without_a_step_between_them() -> None:
     """The time limit is below the length of a fall."""
-    env = on_host(TensorEnv(Poles(3, limit_steps=8), "poles"))
+    env = to_vector_env(TensorEnv(Poles(3, limit_steps=8), "poles"))
     episodes: list[Episode] = list(play(env, RunsOut(), 6, seed=1))
     assert [episode.length for episode in episodes] == [8] * 6
     assert [episode.episode_return for episode in episodes] == [8.0] * 6
@@ -196,13 +198,13 @@ def test_the_observed_components_are_those_of_final_observations_too() -> None:
     finals = []
     both: list[Any] = [env, TensorEnv(Poles(8, limit_steps=3), "poles")]
     for each in both:
-        start = each.reset_over(torch, range(8))
+        result = each.reset_with_xp(torch, range(8))
         for _ in range(3):
-            _, step = start.step(start.state, torch.zeros(8, dtype=torch.int64))
+            _, step = result.step(result.state, torch.zeros(8, dtype=torch.int64))
         assert step.truncated.all()
         finals.append(step.final_obs)
     assert torch.equal(finals[0], finals[1][:, [0, 2]])
-    _, _, episodes = played(config.framework.runner(config.problem(env)), 1, 1, restart_after=0)
+    _, _, episodes = played(config.framework.runner(config.training_spec(env)), 1, 1, restart_after=0)
     assert {episode.length for episode in episodes} == {3}
 
 
@@ -210,7 +212,7 @@ def test_a_time_limit_without_a_final_observation_is_refused() -> None:
     words = ["ppo.num_steps=64"]
     env = TensorEnv(Poles(4, limit_steps=8, final_name=None), "poles")
     runner = runner_for("torch_eager", problem_for(env, 10, words))
-    with pytest.raises(Failed, match="final_observation"):
+    with pytest.raises(RunError, match="final_observation"):
         runner.step(runner.init(1))
     words.append("ppo.bootstrap_truncated=false")
     runner = runner_for("torch_eager", problem_for(env, 10, words))
@@ -248,7 +250,7 @@ def test_observations_of_another_kind_are_refused(obs: Any, named: str) -> None:
             return obs, *super().step(actions)[1:]
 
     runner = runner_for("torch_eager", problem_for(TensorEnv(Wrong(4), "wrong"), 10, []))
-    with pytest.raises(Failed) as failure:
+    with pytest.raises(RunError) as failure:
         runner.step(runner.init(1))
     assert named in str(failure.value)
 
@@ -264,15 +266,15 @@ def test_commands_that_need_reset_steps_say_so(capfd: pytest.CaptureFixture[str]
 def test_a_gpu_can_record_the_policy_and_the_values_of_final_observations(case: str) -> None:
     """They neither wait for the device nor copy to the host, and recorded they train the same."""
 
-    def problem() -> Problem:
+    def spec() -> TrainingSpec:
         return problem_for(TensorEnv(TensorScenes(4), "scenes"), OF_TRAINING, [*SMALL, *CASES[case]])
 
-    expected, expected_rows, _ = played(runner_for("torch_eager", problem()), 3, 2, restart_after=1)
-    learner: Any = TorchLearner(problem(), 1)
+    expected, expected_rows, _ = played(runner_for("torch_eager", spec()), 3, 2, restart_after=1)
+    learner: Any = TorchLearner(spec(), 1)
     for name in ("_policy", "_values"):
         setattr(learner, name, Checked(getattr(learner, name)))
-    stepped = SameStepEnvs(problem(), learner)
-    found, metrics, _ = played(HostRunner(problem(), stepped, learner, lambda steps: stepped.play), 3, 2, 1)
+    stepped = SameStepEnvs(spec(), learner)
+    found, metrics, _ = played(HostRunner(spec(), stepped, learner, lambda steps: stepped.play), 3, 2, 1)
     assert metrics == expected_rows
     assert all(np.array_equal(found[name], expected[name]) for name in expected)
     assert learner._policy.calls == 34

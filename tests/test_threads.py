@@ -10,7 +10,7 @@ import torch
 from gymnasium.spaces import Box, Discrete
 
 from ppo_bench.configuration.load import load_config
-from ppo_bench.envs.observed import make_env
+from ppo_bench.envs.observation_selection import make_env
 from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.spec import Mlp, NatureCnn
 from ppo_bench.runners.torch_device import DEFAULT_THREADS, set_threads, threads_for
@@ -36,7 +36,7 @@ def test_convolutions_and_wide_layers_have_several_threads() -> None:
 def test_wide_layers_of_an_algorithm_count_too() -> None:
     """The predictor and the target of random network distillation have up to 512 x 512 weights."""
     rnd = load_config(["env=deep_sea", "algorithm=rnd"]).algorithm
-    assert threads_for((*NARROW.parameters, *rnd.learnt(NARROW), *rnd.frozen(NARROW)), None, most=8) == 8
+    assert threads_for((*NARROW.parameters, *rnd.parameters(NARROW), *rnd.frozen(NARROW)), None, most=8) == 8
 
 
 def test_a_run_after_one_with_a_single_thread_has_the_default_again() -> None:
@@ -47,7 +47,7 @@ def test_a_run_after_one_with_a_single_thread_has_the_default_again() -> None:
         config = load_config([f"env={env}", *words])
         made = make_env(config.backend, config.task)
         try:
-            runner = config.framework.runner(config.problem(made))
+            runner = config.framework.runner(config.training_spec(made))
         finally:
             made.close()
         assert runner.execution["threads"] == torch.get_num_threads()  # what run.json says

@@ -15,16 +15,16 @@ import numpy as np
 import pytest
 import torch
 
-from ppo_bench.common.errors import ConfigError, Failed
+from ppo_bench.common.errors import ConfigError, RunError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.dynamics.cartpole import CartPole
 from ppo_bench.envs.dynamics.env import DynamicsEnv
-from ppo_bench.envs.observed import make_env
+from ppo_bench.envs.observation_selection import make_env
 from ppo_bench.mathematics.arrays import Array, Arrays
 from ppo_bench.runners import torch as torch_runner
 from ppo_bench.runners import torch_envs
+from ppo_bench.runners.array_specs import normalization_arrays
 from ppo_bench.runners.base import Episode, Metrics
-from ppo_bench.runners.declared import normalization_arrays
 from ppo_bench.runners.host import HostRunner
 from ppo_bench.runners.torch_envs import TorchEnvs
 from tests.runners import played, problem_for, runner_for
@@ -48,7 +48,7 @@ CASES = {
 def trained_by(framework: str, case: str, *words: str) -> tuple[Arrays, list[Metrics], list[Episode]]:
     """What two iterations leave behind; the environments restart between them."""
     config = load_config([*SMALL, *CASES[case], f"framework={framework}", *words])
-    runner = config.framework.runner(config.problem(make_env(config.backend, config.task)))
+    runner = config.framework.runner(config.training_spec(make_env(config.backend, config.task)))
     return played(runner, 3, 2, restart_after=1)
 
 
@@ -82,7 +82,7 @@ def test_an_exported_state_goes_on_as_the_one_it_came_from() -> None:
     expected, found = runner.export(state), twin.export(twin_state)
     assert episodes == twin_episodes
     assert all(np.array_equal(expected[name], found[name]) for name in expected)
-    assert runner.in_progress(state).shape == (4,)
+    assert runner.episode_lengths(state).shape == (4,)
 
 
 def test_a_run_is_trained_evaluated_and_loaded_by_another_framework(tmp_path: Path) -> None:
@@ -103,13 +103,13 @@ def test_jax_is_not_needed() -> None:
     program = (
         "import sys; sys.modules['jax'] = None\n"
         "from ppo_bench.configuration.load import load_config\n"
-        "from ppo_bench.envs.host import on_host\n"
-        "from ppo_bench.envs.observed import make_env\n"
+        "from ppo_bench.envs.host import to_vector_env\n"
+        "from ppo_bench.envs.observation_selection import make_env\n"
         "config = load_config(['backend=device', 'framework=torch_eager', 'env=pendulum', 'device=cpu'])\n"
         "config.require()\n"
-        "runner = config.framework.runner(config.problem(make_env(config.backend, config.task)))\n"
+        "runner = config.framework.runner(config.training_spec(make_env(config.backend, config.task)))\n"
         "runner.step(runner.init(1))\n"
-        "on_host(make_env(config.backend, config.task)).reset(range(config.ppo.num_envs))\n"
+        "to_vector_env(make_env(config.backend, config.task)).reset(range(config.ppo.num_envs))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], check=False, env=ENVIRONMENT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -157,7 +157,7 @@ def test_pytorch_steps_ones_own_dynamics_if_they_are_portable() -> None:
 
 def test_a_reward_out_of_range_is_named() -> None:
     runner = runner_for("torch_eager", problem_for(DynamicsEnv(Explodes(), 4), 4, []))
-    with pytest.raises(Failed, match="a reward of inf"):
+    with pytest.raises(RunError, match="a reward of inf"):
         runner.step(runner.init(1))
 
 
@@ -170,17 +170,17 @@ def test_a_rollout_that_is_recorded_is_the_same(case: str, monkeypatch: pytest.M
         checked.append(Checked(function, contextlib.nullcontext))  # dynamics call NumPy on a CPU
         return checked[-1]
 
-    monkeypatch.setattr(torch_envs, "Replayed", replayed)
+    monkeypatch.setattr(torch_envs, "GraphedCallable", replayed)
     expected, _, expected_episodes = trained_by("torch_eager", case)
     config = load_config([*SMALL, *CASES[case], "framework=torch_eager"])
-    problem = config.problem(make_env(config.backend, config.task))
-    learner = torch_runner.TorchLearner(problem, None)
-    learner.replays = True
-    runner = HostRunner(problem, TorchEnvs(problem, learner), learner, torch_envs.RecordedRollouts)
+    spec = config.training_spec(make_env(config.backend, config.task))
+    learner = torch_runner.TorchLearner(spec, None)
+    learner.uses_cuda_graphs = True
+    runner = HostRunner(spec, TorchEnvs(spec, learner), learner, torch_envs.GraphedRollout)
     found, _, finished = played(runner, 3, 2, restart_after=1)
     assert finished == expected_episodes
     assert all(np.array_equal(found[name], expected[name]) for name in expected)
-    assert [each.calls for each in checked] == [2 + problem.algorithm.warm_up]
+    assert [each.calls for each in checked] == [2 + spec.algorithm.num_warmup_rollouts]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -199,7 +199,7 @@ def test_a_rollout_that_a_gpu_replays_is_that_of_single_launches(case: str) -> N
 def test_an_iteration_copies_twice_to_the_host(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rewards and ends of a rollout together, and all metrics together."""
     config = load_config([*SMALL, *CASES[case], "framework=torch_eager"])
-    runner = config.framework.runner(config.problem(make_env(config.backend, config.task)))
+    runner = config.framework.runner(config.training_spec(make_env(config.backend, config.task)))
     state, _, _ = runner.step(runner.init(3))
     copies = Counter[str]()
 
@@ -223,12 +223,12 @@ def test_a_step_can_be_recorded_on_a_gpu(case: str, monkeypatch: pytest.MonkeyPa
     """Nothing waits for the device or crosses to the host; shown on a device without data."""
     monkeypatch.setattr(torch_runner, "pick_device", lambda *_: torch.device("meta"))
     config = load_config([*SMALL, *CASES[case], "framework=torch_eager"])
-    problem = config.problem(make_env(config.backend, config.task))
-    learner: Any = torch_runner.TorchLearner(problem, None)
-    envs = TorchEnvs(problem, learner)
-    statistics = normalization_arrays(problem.env.observation_space.shape)
-    state = envs.start({each.name: each.filled() for each in statistics}, 1, 0)
-    actions = torch.empty_like(learner._memory["actions"][0])
+    spec = config.training_spec(make_env(config.backend, config.task))
+    learner: Any = torch_runner.TorchLearner(spec, None)
+    envs = TorchEnvs(spec, learner)
+    statistics = normalization_arrays(spec.env.observation_space.shape)
+    state = envs.reset({each.name: each.default() for each in statistics}, 1, 0)
+    actions = torch.empty_like(learner._rollout_buffer["actions"][0])
     with Recording():
         state, rollout = envs.begin(state)
         for t in range(3):

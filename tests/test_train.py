@@ -216,7 +216,7 @@ def test_numbers_of_games_are_not_those_of_rows(tmp_path: Path, capsys: pytest.C
 def test_the_last_episodes_of_an_iteration_have_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for name, at_most in (("all", 1_000), ("some", 2)):
-        monkeypatch.setattr("ppo_bench.runs.record.EPISODE_ROWS_PER_ITERATION", at_most)
+        monkeypatch.setattr("ppo_bench.runs.run_writer.EPISODE_ROWS_PER_ITERATION", at_most)
         words = ["env=cartpole", "ppo.num_steps=64", "total_timesteps=512", "device=cpu", f"outputs={tmp_path / name}"]
         assert exit_code(main, words) == 0
         (file,) = (tmp_path / name).rglob("episodes.jsonl")

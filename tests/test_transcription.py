@@ -13,7 +13,7 @@ from gymnasium import spaces
 from torch import nn
 
 from ppo_bench.common.paths import CONF
-from ppo_bench.mathematics.arrays import Arrays, under
+from ppo_bench.mathematics.arrays import Arrays, select_prefix
 from tests.mistaken import (
     DeviationOfASample,
     LengthWithAnEpsilon,
@@ -194,21 +194,21 @@ def compared(framework: str, case: Case, algorithm: type[Ppo] | None = None) -> 
     """A runner and the reference after each iteration, and the latter with its counts."""
     steps = int(dict(word.split("=", 1) for word in case.configuration)["ppo.num_steps"])
     scenes = Endings(case.observations, case.actions, steps, case.rules)
-    problem = problem_for(scenes, OF_TRAINING, case.configuration)
-    runner = runner_for(framework, problem)
+    spec = problem_for(scenes, OF_TRAINING, case.configuration)
+    runner = runner_for(framework, spec)
     state = runner.init(SEED)
-    before, frozen = (under(kind, runner.export(state)) for kind in ("params", "frozen"))
+    before, frozen = (select_prefix(kind, runner.export(state)) for kind in ("params", "frozen"))
     found = []
     for _ in range(ITERATIONS):
         state, _, _ = runner.step(state)
-        found.append(under("params", runner.export(state)))
+        found.append(select_prefix("params", runner.export(state)))
     runner.close()
     torch.set_num_threads(1)
     policy = (case.reference or NETWORKS[case.network])(case.observations, case.actions)
     kind = algorithm or ALGORITHMS[case.algorithm]
     policy = kind.around(policy, case.observations, frozen)
     policy.load(before)
-    reference = kind(policy, scenes, problem.ppo, OF_TRAINING, SEED)
+    reference = kind(policy, scenes, spec.ppo, OF_TRAINING, SEED)
     rows = []
     for arrays in found:
         reference.iterate()

@@ -66,8 +66,8 @@ def test_a_layer_is_pytorchs_attention(way: str) -> None:
     """With one head, whose weights are those of `torch.nn.MultiheadAttention`, and nothing else in the network."""
     module, norms = torch.nn.MultiheadAttention(DIM, 1, batch_first=True).double(), []
     trxl = Trxl(layers=1, heads=1, dim=DIM, memory=STEPS, positions="none", max_episode_steps=9, gated=False)
-    spec = trxl.build(spaces.Box(-9, 9, (DIM,), np.float32), spaces.Discrete(DIM))
-    weights = {p.name: drawn(*p.shape, seed=k) for k, p in enumerate(spec.parameters)}
+    network_spec = trxl.build(spaces.Box(-9, 9, (DIM,), np.float32), spaces.Discrete(DIM))
+    weights = {p.name: drawn(*p.shape, seed=k) for k, p in enumerate(network_spec.parameters)}
     for name, bias in (("trunk.0", 0.0), ("memory.1", 100.0), ("actor.0", -100.0)):  # in between is ReLU
         weights |= {f"{name}.weight": np.eye(DIM), f"{name}.bias": np.full(DIM, bias)}
     own = {name.removeprefix("memory.0."): torch.from_numpy(array) for name, array in weights.items()}
@@ -88,7 +88,7 @@ def test_a_layer_is_pytorchs_attention(way: str) -> None:
         ops, array = WAYS[way]
         params: Any = {name: array(value) for name, value in weights.items()}
         carry: Any = {"steps": array(seen.sum(-1).double().numpy()), "inputs": array(standardised[:, :, None])}
-        head, _, after = spec.forward(ops, params, array(x.numpy()), carry, array(np.zeros(ROWS)))
+        head, _, after = network_spec.forward(ops, params, array(x.numpy()), carry, array(np.zeros(ROWS)))
     assert_allclose(np.asarray(head[0]), expected, rtol=0, atol=1e-12)
     assert_allclose(np.asarray(after["inputs"])[:, 0], kept, rtol=0, atol=1e-12)
 
@@ -104,16 +104,16 @@ def network(positions: str = "absolute", memory: int = STEPS) -> NetworkSpec:
 @pytest.mark.parametrize("positions", ["none", "absolute", "learned"])
 def test_a_window_ends_where_its_episode_begins(positions: str) -> None:
     """After a start nothing from before is seen, three steps later three rows are, and never more than the memory."""
-    spec, ops = network(positions), WAYS["torch"][0]
-    params: Any = {n: torch.from_numpy(a).double() for n, a in initial_weights(spec.parameters, 1).items()}
+    network_spec, ops = network(positions), WAYS["torch"][0]
+    params: Any = {n: torch.from_numpy(a).double() for n, a in initial_weights(network_spec.parameters, 1).items()}
     obs, start = torch.from_numpy(drawn(12, 1, 4)), torch.zeros(12, 1).double()
     start[0], start[4] = 1, 1
 
     def heads(obs: torch.Tensor) -> torch.Tensor:
-        carry: Any = {c.name: torch.full((1, *c.shape), 7.0, dtype=torch.float64) for c in spec.carry}
+        carry: Any = {c.name: torch.full((1, *c.shape), 7.0, dtype=torch.float64) for c in network_spec.carry}
         rows = []
         for t in range(12):
-            head, _, carry = spec.step(ops, params, obs[t], carry, start[t])
+            head, _, carry = network_spec.step(ops, params, obs[t], carry, start[t])
             rows.append(head[0])
         return torch.stack(rows)
 
@@ -129,23 +129,23 @@ def test_a_window_ends_where_its_episode_begins(positions: str) -> None:
 @pytest.mark.parametrize("framework", ACTING)
 def test_rows_of_a_rollout_are_those_of_its_steps(framework: str) -> None:
     """By the network alone, step by step over two rollouts, with an episode that ends in the first."""
-    problem = problem_for(
+    spec = problem_for(
         Ends(2, False, False), 10, [*SMALL, "precision=float64", "ppo.num_steps=6", "ppo.num_minibatches=1"]
     )
-    spec, ops = problem.network, WAYS["torch"][0]
-    runner: Any = runner_for(framework, problem)
+    network_spec, ops = spec.network, WAYS["torch"][0]
+    runner: Any = runner_for(framework, spec)
     state = runner.init(3)
-    carry: Any = {c.name: torch.zeros((2, *c.shape), dtype=torch.float64) for c in spec.carry}
+    carry: Any = {c.name: torch.zeros((2, *c.shape), dtype=torch.float64) for c in network_spec.carry}
     for iteration in range(2):
         arrays = runner.export(state)
-        params = {p.name: torch.from_numpy(arrays[f"params.{p.name}"]) for p in spec.parameters}
+        params = {p.name: torch.from_numpy(arrays[f"params.{p.name}"]) for p in network_spec.parameters}
         state, _, _ = runner.step(state)
-        memory = {name: np.asarray(array) for name, array in state.learner.memory.items()}
+        memory = {name: np.asarray(array) for name, array in state.learner.rollout_buffer.items()}
         for t in range(7):
             # Of four steps three are an episode, and one only resets.
             start = torch.full((2,), float((6 * iteration + t) % 4 == 0)).double()
             obs = torch.from_numpy(memory["obs"][t]).double()
-            _, values, after = spec.step(ops, params, obs, carry, start)
+            _, values, after = network_spec.step(ops, params, obs, carry, start)
             assert_allclose(memory["values"][t], values, rtol=1e-10)
             if iteration or t > 4:  # windows before hold what is not seen
                 assert_allclose(
@@ -177,7 +177,7 @@ def test_the_first_update_begins_with_the_policy_of_the_rollout(framework: str) 
 
 
 def test_coefficients_fall_to_their_last_values() -> None:
-    assert [ppo.annealed(2.0, 0.5, passed) for passed in (0.0, 0.5, 1.0)] == [2.0, 1.25, 0.5]
+    assert [ppo.linear_schedule(2.0, 0.5, passed) for passed in (0.0, 0.5, 1.0)] == [2.0, 1.25, 0.5]
     words = ["ppo.num_envs=2", "ppo.num_steps=8", "ppo.learning_rate=1.0", "ppo.final_learning_rate=0.5"]
     hp = load_config([*words, "ppo.num_minibatches=1", "ppo.anneal_timesteps=64", "total_timesteps=160"]).ppo
     assert [hp.learning_rate_of(iteration, 10) for iteration in (1, 2, 5, 6, 10)] == [1.0, 0.875, 0.5, 0.5, 0.5]

@@ -14,8 +14,8 @@ from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners import frameworks, torch
 from ppo_bench.runs.train import build_runner
 from ppo_bench.tuning import jax_convolutions
-from ppo_bench.tuning.follow import Followers
 from ppo_bench.tuning.switches import Tuning
+from ppo_bench.tuning.thread_affinity import FollowerThreads
 
 KEYS = ("keep_freed_memory", "sleep_idle_threads", "follow_caller", "convolve_by_products")
 PONG = ["env=pong", "backend=envpool", "device=cpu", "ppo.num_envs=2", "ppo.num_steps=8", "backend.num_threads=1"]
@@ -48,7 +48,7 @@ def test_what_is_off_is_not_called_and_changes_no_result(framework: str, monkeyp
 
     note(torch, "keep_freed_memory", of="keep_freed_memory")
     note(frameworks, "let_idle_threads_sleep", of="sleep_idle_threads")
-    note(Followers, "gather", of="follow_caller")
+    note(FollowerThreads, "gather", of="follow_caller")
     note(jax_convolutions, "convolve", of="convolve_by_products")
     of_torch, of_jax = set(KEYS) - {"convolve_by_products"}, {"follow_caller", "convolve_by_products"}
     expected = trained(framework)

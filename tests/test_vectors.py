@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.envpool import EnvPoolEnv
 from ppo_bench.envs.envpool_xla import EnvPoolXlaBackend
-from ppo_bench.envs.vectors import Vectors, categories, with_scaled_bytes
+from ppo_bench.envs.observation_flattening import ObservationFlattener, declare_categories, scale_bytes
 from ppo_bench.mathematics.normalize import are_bytes
 from ppo_bench.networks.spec import Mlp
 
@@ -39,7 +39,7 @@ def stacked(samples: list[Any]) -> Any:
 def test_the_layout_is_gymnasiums(space: Any) -> None:
     space.seed(1)
     samples = [space.sample() for _ in range(7)]
-    vectors = Vectors(space)
+    vectors = ObservationFlattener(space)
     found = vectors(stacked(samples))
     assert_array_equal(found, [spaces.flatten(space, sample) for sample in samples])
     assert (found.shape[1:], found.dtype) == (vectors.space.shape, vectors.space.dtype)
@@ -47,41 +47,41 @@ def test_the_layout_is_gymnasiums(space: Any) -> None:
 
 def test_arrays_stay_as_they_are() -> None:
     space = spaces.Box(0, 255, (4, 8, 8), np.uint8)
-    assert Vectors(space).space is space
-    assert Vectors(space).as_given
+    assert ObservationFlattener(space).space is space
+    assert ObservationFlattener(space).is_identity
 
 
 def test_a_board_stays_a_board() -> None:
-    vectors = Vectors(spaces.MultiBinary((6, 7, 2)))
-    assert vectors.as_given
+    vectors = ObservationFlattener(spaces.MultiBinary((6, 7, 2)))
+    assert vectors.is_identity
     assert vectors.space == spaces.Box(0, 1, (6, 7, 2), np.bool_)  # type: ignore[arg-type]
 
 
 def test_what_has_no_place_in_a_vector_is_left_for_others_to_refuse() -> None:
     space = spaces.Dict({"a": spaces.Discrete(2), "words": spaces.Text(4)})
-    assert Vectors(space).space is space
+    assert ObservationFlattener(space).space is space
 
 
 def test_bytes_beside_other_parts_are_scaled_and_bytes_alone_are_left_to_the_network() -> None:
     pixels, flags = spaces.Box(0, 255, (2,), np.uint8), spaces.Box(0, 1, (2,), np.uint8)
     mixed = spaces.Dict({"p": pixels, "t": spaces.Tuple((spaces.Discrete(2), flags))})
-    scaled, scale = with_scaled_bytes(mixed)
+    scaled, scale = scale_bytes(mixed)
     obs = {"p": np.array([51, 255], np.uint8), "t": (1, np.array([0, 1], np.uint8))}
     flat: Any = spaces.flatten(scaled, scale(obs))
     assert_allclose(flat, [0.2, 1.0, 0.0, 1.0, 0.0, 1.0], rtol=1e-7)
     assert scaled.contains(scale(obs))
-    of_bytes, scale = with_scaled_bytes(spaces.Dict({"f": flags, "p": pixels}))
+    of_bytes, scale = scale_bytes(spaces.Dict({"f": flags, "p": pixels}))
     flat = spaces.flatten(of_bytes, scale({"f": np.array([0, 1], np.uint8), "p": np.array([51, 255], np.uint8)}))
     assert_allclose(flat, [0.0, 1.0, 0.2, 1.0], rtol=1e-7)
     alone = spaces.Dict({"p": pixels, "q": pixels})
-    assert with_scaled_bytes(alone)[0] == alone
+    assert scale_bytes(alone)[0] == alone
 
 
 def test_bytes_of_lower_bounds_are_numbers_like_others() -> None:
     counts, flags, pixels = (spaces.Box(0, high, (2,), np.uint8) for high in (64, 1, 255))
     assert [are_bytes(space) for space in (counts, flags, pixels)] == [False, False, True]
     assert [Mlp([8], "tanh").build(space, spaces.Discrete(2)).uint8 for space in (counts, pixels)] == [False, True]
-    scaled, scale = with_scaled_bytes(spaces.Dict({"c": counts, "p": pixels}))
+    scaled, scale = scale_bytes(spaces.Dict({"c": counts, "p": pixels}))
     flat: Any = spaces.flatten(scaled, scale({"c": np.array([3, 64], np.uint8), "p": np.array([51, 255], np.uint8)}))
     assert_allclose(flat, [3.0, 64.0, 0.2, 1.0], rtol=1e-7)
 
@@ -89,10 +89,10 @@ def test_bytes_of_lower_bounds_are_numbers_like_others() -> None:
 def test_grey_images_get_an_axis_for_their_channel_and_other_matrices_do_not() -> None:
     grey, matrix = spaces.Box(0, 255, (40, 50), np.uint8), spaces.Box(0, 1, (40, 50), np.float32)
     image = np.full((40, 50), 51, np.uint8)
-    scaled, scale = with_scaled_bytes(spaces.Dict({"g": grey, "m": matrix}))
+    scaled, scale = scale_bytes(spaces.Dict({"g": grey, "m": matrix}))
     assert [scaled[name].shape for name in "gm"] == [(40, 50, 1), (40, 50)]
     assert_allclose(scale({"g": image, "m": image})["g"], np.full((40, 50, 1), 0.2), rtol=1e-6)
-    alone, scale = with_scaled_bytes(spaces.Dict({"g": grey}))
+    alone, scale = scale_bytes(spaces.Dict({"g": grey}))
     assert alone["g"] == spaces.Box(0, 255, (40, 50, 1), np.uint8)
     assert_array_equal(scale({"g": image})["g"], image[..., None])
 
@@ -102,26 +102,26 @@ def test_a_cell_of_minigrid_by_hand() -> None:
     space = spaces.Dict(
         {"image": spaces.Box(0, 255, (1, 2, 3), np.uint8), "mission": spaces.Box(0, 255, (2,), np.uint8)}
     )
-    vectors = Vectors(categories("MiniGrid-Empty-5x5-v0", space))
+    vectors = ObservationFlattener(declare_categories("MiniGrid-Empty-5x5-v0", space))
     obs = {"image": np.array([[[[4, 0, 2], [0, 0, 0]]]], np.uint8), "mission": np.array([[51, 255]], np.uint8)}
     door, unseen = np.zeros(20), np.zeros(20)
     door[[4, 11 + 0, 11 + 6 + 2]] = 1
     unseen[[0, 11, 17]] = 1
     assert_allclose(vectors(obs)[0], np.array([*door, *unseen, 0.2, 1.0], np.float32), rtol=1e-7)
-    assert categories("Sokoban-v0", space) is space
+    assert declare_categories("Sokoban-v0", space) is space
 
 
 @pytest.mark.parametrize("env_id", ["MiniGrid-MemoryS7-v0", "Taxi-v3"])
 def test_programs_see_what_the_host_sees(env_id: str) -> None:
     task = Task("x", env_id, 3)
     host, program = EnvPoolEnv(task, 1), EnvPoolXlaBackend("envpool_xla", 1).make(task)
-    first, start = host.reset([1, 2, 3]).obs, program.reset([1, 2, 3])
-    assert_array_equal(first, start.seen.obs)
-    state, rng = start.state, np.random.default_rng(1)
+    first, result = host.reset([1, 2, 3]).obs, program.reset([1, 2, 3])
+    assert_array_equal(first, result.policy_input.obs)
+    state, rng = result.state, np.random.default_rng(1)
     for _ in range(30):
         actions = rng.integers(0, int(host.action_space.n), 3)
         step = host.step(actions)
-        state, other = start.step(state, jnp.asarray(actions))
+        state, other = result.step(state, jnp.asarray(actions))
         assert_array_equal(step.obs, other.obs)
         assert step.obs.dtype == other.obs.dtype == np.float32
         assert (step.obs.max(), step.obs.min()) == (1.0, 0.0)

@@ -14,7 +14,7 @@ from numpy.testing import assert_array_equal
 
 from ppo_bench.runners.checkpoint import load
 from ppo_bench.runs.trackers import tracking
-from ppo_bench.runs.video import films
+from ppo_bench.runs.video import video_recorder
 from tests.films import frames_of
 from tests.processes import children, command_line, started, wait_until
 from tests.training import rows, run_folder, timeless, trained
@@ -80,7 +80,7 @@ def test_a_film_shows_one_episode_from_start_to_end(filmed: Path) -> None:
 
 def test_the_seconds_of_a_film_are_taken_from_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if each took a thousand, of which the clock knows nothing."""
-    monkeypatch.setattr(films.Films, "film", lambda *arguments: 1000.0)
+    monkeypatch.setattr(video_recorder.VideoRecorder, "record", lambda *arguments: 1000.0)
     folder = trained(tmp_path, *RUN)
     seconds = [row["wall_seconds"] for row in rows(folder)]
     assert [-round(second, -3) for second in seconds] == [1000.0 * (k // 4) for k in range(16)]
@@ -89,7 +89,7 @@ def test_the_seconds_of_a_film_are_taken_from_the_run(tmp_path: Path, monkeypatc
 
 
 def test_trackers_are_given_the_films_with_their_steps(filmed: Path) -> None:
-    found = list(tracking.films(filmed))
+    found = list(tracking.recorded_videos(filmed))
     assert [path for path, _ in found] == [path for path in files(filmed) if path.suffix == ".mp4"]
     assert [step for _, step in found] == [
         json.loads(path.with_suffix(".json").read_text())["global_step"] for path, _ in found
@@ -124,7 +124,7 @@ def test_a_film_that_fails_costs_a_warning_and_is_the_last(
     trouble: str, why: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if trouble == "hang":
-        monkeypatch.setattr(films, "LONGEST_SECONDS", 6.0)
+        monkeypatch.setattr(video_recorder, "LONGEST_SECONDS", 6.0)
     often = [*troubled(trouble), "total_timesteps=4096", "checkpoint.every_iterations=4", "video.every_episodes=1"]
     folder = trained(tmp_path, *often)
     (warning,) = [line for line in capfd.readouterr().err.splitlines() if "warning: no film after " in line]

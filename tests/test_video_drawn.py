@@ -15,7 +15,7 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import VectorEnv
 from ppo_bench.envs.gymnasium import GymnasiumEnv
 from ppo_bench.envs.random_play import random_actions
-from ppo_bench.runs.video.film import FilmedEnv, mp4
+from ppo_bench.runs.video.record_video import RecordedEnv, mp4
 from ppo_bench.runs.video.scene import COLOURS, Scene, draw_off_screen, open_scene
 from tests.films import frames_of
 from tests.training import ENVIRONMENT, ROOT
@@ -29,7 +29,7 @@ def drawn(overrides: str, path: Path, steps: int = 12) -> tuple[list[np.ndarray]
     scene = open_scene(load_config([*overrides.split(), "device=cpu"]))
     rng = np.random.default_rng(0)
     with mp4(path, scene.fps) as add:
-        env: VectorEnv = FilmedEnv(scene, add)
+        env: VectorEnv = RecordedEnv(scene, add)
         seen = [np.array(env.reset([3]).obs)]
         for _ in range(steps):
             seen.append(np.array(env.step(random_actions(env, rng)).obs))

@@ -15,10 +15,10 @@ import pytest
 from ppo_bench.__main__ import main as train
 from ppo_bench.commands.watch import RunRow, Watched, look, main
 from ppo_bench.common.cli import exit_code
-from ppo_bench.common.errors import ConfigError, Interrupted
+from ppo_bench.common.errors import ConfigError, RunInterrupted
 from ppo_bench.common.rows import last_rows
 from ppo_bench.configuration.load import load_config
-from ppo_bench.runs.results import error_of, in_use, own_folder
+from ppo_bench.runs.results import error_of, is_in_use, lock_run_folder
 from tests.processes import started, wait_until
 from tests.refusals import assert_one_line
 from tests.training import GYM, SHORT, rows
@@ -88,8 +88,8 @@ def test_what_changes_is_seen_at_the_next_look(copied: Path) -> None:
     (copied / "result.json").unlink()
     watched = Watched(copied.parents[1])
     assert [row.state for row in watched.rows()] == ["stopped"]
-    with own_folder(copied):
-        assert in_use(copied)
+    with lock_run_folder(copied):
+        assert is_in_use(copied)
         assert [row.state for row in watched.rows()] == ["running"]
     assert [row.state for row in watched.rows()] == ["stopped"]
     (copied / "result.json").write_bytes(result)
@@ -136,14 +136,14 @@ def test_a_training_that_fails_is_shown_with_its_error_until_it_begins_again(
     assert (row.state, row.remark, row.framework) == ("failed", line, "torch_eager")
     assert exit_code(main, [str(tmp_path)]) == 0
     assert line in capsys.readouterr().out
-    with own_folder(row.folder):
+    with lock_run_folder(row.folder):
         assert look(row.folder, held=True).state == "running"
     assert look(row.folder, held=False).state == "stopped"
 
 
-@pytest.mark.parametrize("kind", [Interrupted, ConfigError])
+@pytest.mark.parametrize("kind", [RunInterrupted, ConfigError])
 def test_a_stop_on_request_is_no_error_nor_is_a_refusal(kind: type[Exception], tmp_path: Path) -> None:
-    with pytest.raises(kind), own_folder(tmp_path / "run"):
+    with pytest.raises(kind), lock_run_folder(tmp_path / "run"):
         raise kind("stopped after iteration 3")
     assert error_of(tmp_path / "run") is None
 

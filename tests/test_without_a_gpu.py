@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from ppo_bench.configuration.load import load_config
-from ppo_bench.envs.base import Seen
+from ppo_bench.envs.base import PolicyInput
 from ppo_bench.mathematics import ppo
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.networks import network
@@ -25,9 +25,9 @@ from ppo_bench.networks.flax import layers as flax_layers
 from ppo_bench.networks.flax import ops as flax_ops
 from ppo_bench.runners import program, torch_adam, torch_device
 from ppo_bench.runners import torch as torch_runner
-from ppo_bench.runners.base import Problem
+from ppo_bench.runners.base import TrainingSpec
 from ppo_bench.runners.jax import JaxLearner
-from ppo_bench.runners.jax_learning import Learning
+from ppo_bench.runners.jax_functions import JaxFunctions
 from ppo_bench.runners.program_runner import ProgramRunner
 from ppo_bench.runners.torch import TorchLearner
 from tests.without_data import (
@@ -70,28 +70,28 @@ def _product(
     params[0].add_(gradients[0] * means[0] * variances[0] * lr)
 
 
-def iteration(problem: Problem, device: torch.device) -> None:
+def iteration(spec: TrainingSpec, device: torch.device) -> None:
     """One iteration of `torch_eager`'s learner, on random scenes; without an update where there are no gradients."""
-    learner = TorchLearner(problem, None)
-    env: Any = problem.env
-    seen = env.seen() if isinstance(env, MaskedScenes) else Seen(env.reset([0]).obs)
-    rows = problem.ppo.num_envs
-    seen = seen._replace(obs=problem.network.arrange(seen.obs), start=np.ones(rows, bool))
-    state = learner.begin(learner.load(arrays_of(problem)), 1, 1)
-    with learner.acting():
-        for t in range(problem.ppo.num_steps + 1):
-            state, actions = learner.act(state, t, seen)
+    learner = TorchLearner(spec, None)
+    env: Any = spec.env
+    policy_input = env.policy_input() if isinstance(env, MaskedScenes) else PolicyInput(env.reset([0]).obs)
+    rows = spec.ppo.num_envs
+    policy_input = policy_input._replace(obs=spec.network.arrange(policy_input.obs), episode_start=np.ones(rows, bool))
+    state = learner.begin(learner.load(arrays_of(spec)), 1, 1)
+    with learner.acting_context():
+        for t in range(spec.ppo.num_steps + 1):
+            state, actions = learner.act(state, t, policy_input)
             assert len(actions) == rows
-    shape = (problem.ppo.num_steps, rows)
-    flags = {name: np.zeros(shape, np.float32) for name in (*learner._computation.flags,)}
-    if problem.algorithm.warm_up:
-        state = learner.warmed(state, flags)
+    shape = (spec.ppo.num_steps, rows)
+    flags = {name: np.zeros(shape, np.float32) for name in (*learner._update_functions.flags,)}
+    if spec.algorithm.num_warmup_rollouts:
+        state = learner.warmup(state, flags)
     if device.type == "cuda":
         learner._learn_targets(state, flags, (learner._scalar(1), learner._scalar(1)))
     else:
         state, _ = learner.update(state, flags, 1, 1, 1e-3)
     learner.export(learner.restart(state))
-    for tensor in (state.learnt, state.adam.mean, *state.memory.values(), *state.statistics.values()):
+    for tensor in (state.flat_params, state.adam.mean, *state.rollout_buffer.values(), *state.statistics.values()):
         assert tensor.device.type == device.type
 
 
@@ -129,8 +129,10 @@ def test_a_tensor_made_on_the_host_in_the_update_is_refused(
 
 def test_a_tensor_made_on_the_host_while_acting_is_refused(gpu: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     """The check can fail: logits times a vector that lies on the host."""
-    masked = network.masked
-    monkeypatch.setattr(network, "masked", lambda xp, head, legal: (masked(xp, head, legal)[0] * torch.ones(3),))
+    masked = network.mask_logits
+    monkeypatch.setattr(
+        network, "mask_logits", lambda xp, head, action_mask: (masked(xp, head, action_mask)[0] * torch.ones(3),)
+    )
     with pytest.raises(RuntimeError, match=r"cuda.*cpu|cpu.*cuda"):
         iteration(problem_of("mlp, choices"), gpu)
 
@@ -163,21 +165,21 @@ def test_other_precisions_and_masked_choices_are_lowered(precision: str, no_cpu:
     lower_host(masked_problem(precision))
 
 
-def lower_host(problem: Problem) -> None:
-    learner = JaxLearner(problem)
-    learning, rows = learner._learning, problem.ppo.num_envs
-    state = learner.load(arrays_of(problem))
+def lower_host(spec: TrainingSpec) -> None:
+    learner = JaxLearner(spec)
+    functions, rows = learner._functions, spec.ppo.num_envs
+    state = learner.load(arrays_of(spec))
     start = np.ones(rows, bool) if state.carry else None
-    legal = np.ones((rows, problem.network.actions.lanes), bool) if problem.env.masks_actions else None
-    obs = np.zeros((rows, *problem.network.input_shape), np.uint8 if problem.network.uint8 else np.float32)
+    action_mask = np.ones((rows, spec.network.actions.action_dim), bool) if spec.env.masks_actions else None
+    obs = np.zeros((rows, *spec.network.input_shape), np.uint8 if spec.network.uint8 else np.float32)
     seed: Any = np.int32(1)
     number: Any = np.int32(1)
-    noise = learning.action_noise(seed, number)
-    seen = Seen(obs, legal=legal, start=start)
-    lowered(learning.action_noise, seed, number)
-    lowered(learner._act_for_host, state.arrays, state.memory, state.carry, noise, np.int32(0), seen)
-    flags = {name: np.zeros((problem.ppo.num_steps, rows), np.float32) for name in learner._flags}
-    lowered(learner._targets_and_update, state.learnt, state.memory, flags, seed, number, np.float32(1e-3))
+    noise = functions.action_noise(seed, number)
+    policy_input = PolicyInput(obs, action_mask=action_mask, episode_start=start)
+    lowered(functions.action_noise, seed, number)
+    lowered(learner._act_for_host, state.arrays, state.rollout_buffer, state.carry, noise, np.int32(0), policy_input)
+    flags = {name: np.zeros((spec.ppo.num_steps, rows), np.float32) for name in learner._flags}
+    lowered(learner._targets_and_update, state.train_state, state.rollout_buffer, flags, seed, number, np.float32(1e-3))
 
 
 @pytest.mark.parametrize(
@@ -193,12 +195,12 @@ def lower_program(words: list[str], platforms: Any = PLATFORMS) -> str:
     own = ["framework=jax_xla", "backend=device", "ppo.num_envs=4", "ppo.num_steps=4", "ppo.num_minibatches=2"]
     config = load_config([*own, *words])
     env: Any = config.backend.make(config.task)
-    runner = ProgramRunner(config.problem(env), env, 1)
-    learning: Learning = runner.learning
+    runner = ProgramRunner(config.training_spec(env), env, 1)
+    functions: JaxFunctions = runner.functions
     state = runner.init(1)
-    whole = functools.partial(program.iterate, learning, state.env_step)
-    hyperparameters = {"learning_rate": np.array(1e-3, learning.dtype)}
-    arguments: Any = (state.learnt, state.envs, np.int32(1), hyperparameters, np.int32(1))
+    whole = functools.partial(program.iterate, functions, state.env_step)
+    hyperparameters = {"learning_rate": np.array(1e-3, functions.dtype)}
+    arguments: Any = (state.train_state, state.envs, np.int32(1), hyperparameters, np.int32(1))
     text = lowered(whole, *arguments, platforms=platforms)
     runner.close()
     return text
@@ -212,18 +214,18 @@ def test_a_program_has_no_condition_for_which_the_host_would_wait(
     assert text.count("stablehlo.case") + text.count("stablehlo.if") == conditions
 
 
-@pytest.mark.parametrize(("steps_at_once", "rollout_passes"), [(1, 40), (4, 10)])
+@pytest.mark.parametrize(("rollout_unroll", "rollout_passes"), [(1, 40), (4, 10)])
 def test_loops_of_short_steps_have_few_passes_on_a_gpu(
-    steps_at_once: int, rollout_passes: int, no_cpu: None, monkeypatch: pytest.MonkeyPatch
+    rollout_unroll: int, rollout_passes: int, no_cpu: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ["env=cartpole", "ppo.num_steps=40", "ppo.update_epochs=3"]
-    loading = Learning.__init__
+    loading = JaxFunctions.__init__
 
-    def on_a_gpu(learning: Learning, problem: Problem) -> None:
-        loading(learning, problem)
-        learning.steps_at_once = steps_at_once
+    def on_a_gpu(functions: JaxFunctions, spec: TrainingSpec) -> None:
+        loading(functions, spec)
+        functions.rollout_unroll = rollout_unroll
 
-    monkeypatch.setattr(Learning, "__init__", on_a_gpu)
+    monkeypatch.setattr(JaxFunctions, "__init__", on_a_gpu)
     text = lower_program(words, ("cuda",))
     passes = [int(bound) for bound in re.findall(r"cond \{\n +%\w+ = stablehlo.constant dense<(\d+)>", text)]
     assert passes == [rollout_passes, 2, 3, 2]  # steps, steps of advantages by 16, epochs, minibatches

@@ -36,8 +36,8 @@ class Opened:
     def log(self, values: Mapping[str, float], global_step: int, wall_time: float) -> None:
         self.meet("log")
 
-    def log_film(self, path: Path, global_step: int) -> None:
-        self.meet("log_film")
+    def log_video(self, path: Path, global_step: int) -> None:
+        self.meet("log_video")
 
     def finish(self, result: Mapping[str, Any] | None) -> None:
         assert (self.folder / "result.json").exists() == (result is not None)

@@ -10,12 +10,12 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from ppo_bench.common.flattened import Flattened
+from ppo_bench.common.flattened import FlattenedBox
 
 HIDDEN = (16, 12)
 """Units of the layers of an `mlp`."""
 
-SIGHTS = Flattened(
+SIGHTS = FlattenedBox(
     spaces.Box(-1.0, 1.0, (3 + 36 * 44 * 3 + 36 * 36 + 2,), np.float32),
     [
         spaces.Box(-1, 1, (3,)),  # angles
@@ -40,7 +40,7 @@ class Policy(nn.Module):
         floats = torch.zeros(actions.shape or (1,)) if isinstance(actions, spaces.Box) else None
         self.register_parameter("log_std", None if floats is None else nn.Parameter(floats))
 
-    def forward(self, obs: Tensor, memory: Tensor, start: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, obs: Tensor, memory: Tensor, episode_start: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The actor's output, values, and the memory after it, which here is none."""
         hidden = self.trunk(obs)
         return self.actor(hidden), self.critic(hidden).squeeze(-1), memory

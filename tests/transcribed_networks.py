@@ -62,10 +62,10 @@ class Averaging(Policy):
         self.fading = nn.Parameter(torch.zeros(()))
         self.double()
 
-    def forward(self, obs: Tensor, memory: Tensor, start: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, obs: Tensor, memory: Tensor, episode_start: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         share = torch.sigmoid(self.fading)
-        mean = share * torch.where(start[:, None], 0.0, memory) + (1.0 - share) * obs
-        output, value, _ = super().forward(mean, memory, start)
+        mean = share * torch.where(episode_start[:, None], 0.0, memory) + (1.0 - share) * obs
+        output, value, _ = super().forward(mean, memory, episode_start)
         return output, value, mean
 
     def memory_of(self, num_envs: int) -> Tensor:
@@ -92,8 +92,8 @@ class Remembering(Policy):
         self.cell = cell
         self.double()
 
-    def forward(self, obs: Tensor, memory: Tensor, start: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        kept = torch.where(start[:, None], 0.0, memory).split(self.cell.hidden_size, -1)
+    def forward(self, obs: Tensor, memory: Tensor, episode_start: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        kept = torch.where(episode_start[:, None], 0.0, memory).split(self.cell.hidden_size, -1)
         features = self.trunk(obs)
         state = self.cell(features, kept) if isinstance(self.cell, nn.LSTMCell) else (self.cell(features, kept[0]),)
         return self.actor(state[0]), self.critic(state[0]).squeeze(-1), torch.cat(state, -1)
@@ -121,7 +121,7 @@ def lstm_cnn(space: spaces.Box, actions: spaces.Space) -> Policy:
 class Wide(Policy):
     """The critic also sees what its own layer made its features of."""
 
-    def forward(self, obs: Tensor, memory: Tensor, start: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, obs: Tensor, memory: Tensor, episode_start: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         hidden = self.trunk(obs)
         own, last = (layer for layer in self.critic.modules() if isinstance(layer, nn.Linear))
         return self.actor(hidden), last(hidden + torch.relu(own(hidden))).squeeze(-1), memory

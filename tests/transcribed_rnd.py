@@ -62,8 +62,8 @@ class Curious(Policy):
         self.target = target_for(space).double().requires_grad_(False)
         self.sequences, self.log_std = policy.sequences, policy.log_std
 
-    def forward(self, obs: Tensor, memory: Tensor, start: Tensor) -> Any:
-        return self.policy(obs, memory, start)
+    def forward(self, obs: Tensor, memory: Tensor, episode_start: Tensor) -> Any:
+        return self.policy(obs, memory, episode_start)
 
     def memory_of(self, num_envs: int) -> Tensor:
         return self.policy.memory_of(num_envs)
@@ -93,22 +93,24 @@ class Rnd(Ppo):
 
     def led_to(self, first: int) -> np.ndarray:
         """What the steps of a rollout led to, `[T, N, ...]`."""
-        return np.stack([seen.obs for seen in self.scenes.seen[first + 1 : first + 1 + self.hp.num_steps]])
+        return np.stack(
+            [policy_input.obs for policy_input in self.scenes.policy_inputs[first + 1 : first + 1 + self.hp.num_steps]]
+        )
 
     # --- After a rollout --------------------------------------------------------------------------------------------
 
     def advantages(self, rewards: np.ndarray, values: np.ndarray, first: int) -> np.ndarray:
         extrinsic, intrinsic = values[..., 0], values[..., 1]
         done = np.stack([step.terminated | step.truncated for step in self.scenes.steps[: first + len(rewards)]])
-        valid = self.steps_that_count(done)[first:]
+        value_mask = self.steps_that_count(done)[first:]
         if not self.hp.mask_resets:
-            valid = np.ones_like(valid)
-        novelty = self.novelty(first, valid)
+            value_mask = np.ones_like(value_mask)
+        novelty = self.novelty(first, value_mask)
         if first == 0:
             self.running = np.zeros(rewards.shape[1])
         sums = []
         for t, env in np.ndindex(*rewards.shape):
-            if valid[t, env]:  # across the ends of episodes
+            if value_mask[t, env]:  # across the ends of episodes
                 self.running[env] = INT_GAMMA * self.running[env] + novelty[t, env]
                 sums.append(self.running[env])
         self.all_sums = (*self.all_sums, np.array(sums))
@@ -117,7 +119,7 @@ class Rnd(Ppo):
         own = super().advantages(rewards, extrinsic, first)
         other, self.intrinsic_returns = np.zeros_like(own), torch.zeros(own.shape, dtype=torch.float64)
         for env in range(own.shape[1]):
-            rows = [t for t in range(len(own)) if valid[t, env]]  # the stream as if there had been no resets
+            rows = [t for t in range(len(own)) if value_mask[t, env]]  # the stream as if there had been no resets
             following, advantage = intrinsic[-1, env], 0.0
             for t in reversed(rows):
                 error = novelty[t, env] + INT_GAMMA * following - intrinsic[t, env]
@@ -128,17 +130,17 @@ class Rnd(Ppo):
         self.draw(first)
         return EXT_COEF * own + INT_COEF * other
 
-    def novelty(self, first: int, valid: np.ndarray) -> np.ndarray:
+    def novelty(self, first: int, value_mask: np.ndarray) -> np.ndarray:
         inputs = self.led_to(first).astype(np.float64)
         if inputs.ndim == 5:
             inputs = inputs[:, :, -1:]  # the last frame
-        self.all_inputs = (*self.all_inputs, inputs[valid])
+        self.all_inputs = (*self.all_inputs, inputs[value_mask])
         mean, var = moments(np.concatenate(self.all_inputs))
         self.inputs = torch.from_numpy(((inputs - mean) / np.sqrt(var)).clip(-5, 5))
         with torch.no_grad():
             rows = self.inputs.flatten(0, 1)
             wide = (self.policy.target(rows) - self.policy.predictor(rows)) ** 2
-        return wide.sum(-1).view(valid.shape).numpy() / 2
+        return wide.sum(-1).view(value_mask.shape).numpy() / 2
 
     def draw(self, first: int) -> None:
         """A number of each transition in each epoch."""
@@ -155,8 +157,8 @@ class Rnd(Ppo):
         if self.policy.sequences:
             every = (torch.arange(hp.num_steps)[:, None] * self.scenes.num_envs + rows[None]).flatten()
         outputs, values, old = self.fresh(batch, rows)
-        learnt = batch.valid.flatten()[every]
-        value, before = values[old.valid], old.values[old.valid]
+        learnt = batch.value_mask.flatten()[every]
+        value, before = values[old.value_mask], old.values[old.value_mask]
         targets = (x.flatten()[every][learnt] for x in (self.extrinsic_returns, self.intrinsic_returns))
         extrinsic, intrinsic = targets
         error = (value[:, 0] - extrinsic) ** 2
@@ -165,10 +167,13 @@ class Rnd(Ppo):
             error = torch.max(error, (kept - extrinsic) ** 2)
         critic = 0.5 * self.mean(error) + 0.5 * self.mean((value[:, 1] - intrinsic) ** 2)
 
-        policy, advantage = self.distribution(outputs[old.acts], old.legal[old.acts]), old.advantages[old.acts]
+        policy, advantage = (
+            self.distribution(outputs[old.policy_mask], old.action_mask[old.policy_mask]),
+            old.advantages[old.policy_mask],
+        )
         if hp.norm_adv:
             advantage = (advantage - self.mean(advantage)) / (self.deviation(advantage) + 1e-8)
-        difference = policy.log_prob(old.actions[old.acts]) - old.log_probs[old.acts]
+        difference = policy.log_prob(old.actions[old.policy_mask]) - old.log_probs[old.policy_mask]
         ratio = difference.exp()
         surrogate = torch.min(ratio * advantage, ratio.clamp(1 - hp.clip_coef, 1 + hp.clip_coef) * advantage)
 

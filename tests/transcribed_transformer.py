@@ -95,10 +95,10 @@ class Attending(Policy):
                 found[k, i], found[k, i + self.DIM // 2] = math.sin(angle), math.cos(angle)
         return found
 
-    def forward(self, obs: Tensor, memory: Tensor, start: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, obs: Tensor, memory: Tensor, episode_start: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         found = [
             self.one(x, torch.zeros_like(row) if anew else row)
-            for x, row, anew in zip(self.trunk(obs), memory, start, strict=True)
+            for x, row, anew in zip(self.trunk(obs), memory, episode_start, strict=True)
         ]
         hidden = torch.stack([x for x, _ in found])
         return self.actor(hidden), self.critic(hidden).squeeze(-1), torch.stack([after for _, after in found])

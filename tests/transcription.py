@@ -23,7 +23,7 @@ FINAL_OBSERVATIONS_COUNT = True
 """Whether an episode's last observation counts in the statistics of observations, as in gymnasium's wrapper."""
 
 
-class SideBySide:
+class IndependentCategoricals:
     """Independent distributions, of one component of an action each."""
 
     def __init__(self, parts: Sequence[Categorical]) -> None:
@@ -43,16 +43,16 @@ class Batch(NamedTuple):
     obs: Tensor
     memory: Tensor
     """The memory before each step."""
-    start: Tensor
+    episode_start: Tensor
     """Whether that is to be forgotten."""
-    legal: Tensor
+    action_mask: Tensor
     actions: Tensor
     log_probs: Tensor
     values: Tensor
     advantages: Tensor
-    valid: Tensor
+    value_mask: Tensor
     """Whether the critic learns from a step."""
-    acts: Tensor
+    policy_mask: Tensor
     """Whether the policy does."""
 
 
@@ -95,9 +95,9 @@ class Ppo:
         """False at each step that only reset its environment: after the `done` ones."""
         return np.concatenate([np.ones_like(done[:1]), ~done[:-1]])
 
-    def starts(self, done: np.ndarray, valid: np.ndarray) -> np.ndarray:
+    def starts(self, done: np.ndarray, value_mask: np.ndarray) -> np.ndarray:
         """True at the first observation of each episode: after the steps that only reset an environment."""
-        return np.concatenate([np.ones_like(valid[:1]), ~valid])
+        return np.concatenate([np.ones_like(value_mask[:1]), ~value_mask])
 
     def observations_that_count(self, final: np.ndarray) -> np.ndarray:
         """Those that statistics learn, of which the `final` ones are episodes' last."""
@@ -126,31 +126,32 @@ class Ppo:
     @torch.no_grad()
     def rollout(self, first: int) -> tuple[Batch, Tensor]:
         """The `num_steps` steps from step `first` of the scenes on, and the memory after them."""
-        steps, seen, hp = self.scenes.steps, self.scenes.seen, self.hp
+        steps, policy_inputs, hp = self.scenes.steps, self.scenes.policy_inputs, self.hp
         last = first + hp.num_steps
         done = np.stack([step.terminated | step.truncated for step in steps[:last]])
-        valid = self.steps_that_count(done)
-        starts = self.starts(done, valid)
-        start = torch.from_numpy(starts)[first:]
-        obs = torch.from_numpy(self.observations([s.obs for s in seen[: last + 1]], done)[first:])
-        legal = torch.from_numpy(np.stack([s.legal for s in seen[first : last + 1]]))
+        value_mask = self.steps_that_count(done)
+        episode_start = torch.from_numpy(starts := self.starts(done, value_mask))[first:]
+        obs = torch.from_numpy(self.observations([s.obs for s in policy_inputs[: last + 1]], done)[first:])
+        action_mask = torch.from_numpy(np.stack([s.action_mask for s in policy_inputs[first : last + 1]]))
         memories, outputs, values = [self.memory], [], []
         for t in range(hp.num_steps + 1):
-            output, value, memory = self.policy(obs[t], memories[-1], start[t])
+            output, value, memory = self.policy(obs[t], memories[-1], episode_start[t])
             memories.append(memory)
             outputs.append(output)
             values.append(value)
-        actions = self.sample(torch.stack(outputs[:-1]), legal[:-1])
+        actions = self.sample(torch.stack(outputs[:-1]), action_mask[:-1])
         self.compare_with_the_environments(actions, first)
-        log_probs = self.distribution(torch.stack(outputs[:-1]), legal[:-1]).log_prob(actions)
-        rewards = self.rewards(np.stack([step.reward for step in steps[:last]]), valid, starts)[first:]
+        log_probs = self.distribution(torch.stack(outputs[:-1]), action_mask[:-1]).log_prob(actions)
+        rewards = self.rewards(np.stack([step.reward for step in steps[:last]]), value_mask, starts)[first:]
         self.memories = memories
         advantages = self.advantages(rewards, torch.stack(values).numpy(), first)
-        learnt, acts = valid[first:], np.stack([s.acts for s in seen[first:last]])
+        learnt, policy_mask = value_mask[first:], np.stack([s.policy_mask for s in policy_inputs[first:last]])
         # A pass stays one, whether or not resets are learnt from.
-        learnt, acts = (learnt, acts & learnt) if hp.mask_resets else (np.ones_like(learnt), acts | ~learnt)
-        flags = (torch.from_numpy(x) for x in (advantages, learnt, acts))
-        observed = obs[:-1], torch.stack(memories[:-2]), start[:-1], legal[:-1]
+        learnt, policy_mask = (
+            (learnt, policy_mask & learnt) if hp.mask_resets else (np.ones_like(learnt), policy_mask | ~learnt)
+        )
+        flags = (torch.from_numpy(x) for x in (advantages, learnt, policy_mask))
+        observed = obs[:-1], torch.stack(memories[:-2]), episode_start[:-1], action_mask[:-1]
         return Batch(*observed, actions, log_probs, torch.stack(values[:-1]), *flags), memories[-2]
 
     def observations(self, seen: list[np.ndarray], done: np.ndarray) -> np.ndarray:
@@ -162,7 +163,7 @@ class Ppo:
         normal = [(row - mean) / np.sqrt(var + 1e-8) for row, (mean, var) in zip(all_obs, seen_so_far, strict=True)]
         return np.clip(normal, -self.hp.obs_clip, self.hp.obs_clip)
 
-    def rewards(self, rewards: np.ndarray, valid: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    def rewards(self, rewards: np.ndarray, value_mask: np.ndarray, starts: np.ndarray) -> np.ndarray:
         """All rewards so far, each by the deviation of the discounted sums up to it."""
         rewards = rewards.astype(np.float64)
         if not self.hp.norm_reward:
@@ -172,9 +173,9 @@ class Ppo:
             total = 0.0
             for t in range(len(rewards)):
                 total = 0.0 if starts[t, env] else total
-                total = total * self.hp.gamma + rewards[t, env] if valid[t, env] else 0.0
+                total = total * self.hp.gamma + rewards[t, env] if value_mask[t, env] else 0.0
                 sums[t, env] = total
-        normal = [row / np.sqrt(v + 1e-8) for row, (_, v) in zip(rewards, moments(sums, valid), strict=True)]
+        normal = [row / np.sqrt(v + 1e-8) for row, (_, v) in zip(rewards, moments(sums, value_mask), strict=True)]
         # Runners keep rewards in float32.
         return np.clip(normal, -self.hp.reward_clip, self.hp.reward_clip).astype(np.float32).astype(np.float64)
 
@@ -199,18 +200,19 @@ class Ppo:
 
     # --- Actions ----------------------------------------------------------------------------------------------------
 
-    def distribution(self, outputs: Tensor, legal: Tensor) -> Any:
+    def distribution(self, outputs: Tensor, action_mask: Tensor) -> Any:
         if isinstance(self.actions, spaces.Box):
             assert self.policy.log_std is not None
             return Independent(Normal(outputs, self.policy.log_std.exp()), 1)
         if isinstance(self.actions, spaces.MultiBinary):
             return Independent(Bernoulli(logits=outputs[..., 1::2] - outputs[..., ::2]), 1)
-        outputs = outputs.masked_fill(~legal, -torch.inf)
+        outputs = outputs.masked_fill(~action_mask, -torch.inf)
         if isinstance(self.actions, spaces.MultiDiscrete):
-            return SideBySide([Categorical(logits=part) for part in outputs.split(self.actions.nvec.tolist(), -1)])
+            parts = outputs.split(self.actions.nvec.tolist(), -1)
+            return IndependentCategoricals([Categorical(logits=part) for part in parts])
         return Categorical(logits=outputs)
 
-    def sample(self, outputs: Tensor, legal: Tensor) -> Tensor:
+    def sample(self, outputs: Tensor, action_mask: Tensor) -> Tensor:
         """The actions `[T, N, ...]` that belong to the noise of this iteration."""
         steps, envs, lanes = (np.arange(n, dtype=np.int32) for n in outputs.shape)
         key = np.array([self.seed], np.int32), np.array([self.iteration + 1], np.int32)
@@ -218,7 +220,7 @@ class Ppo:
         if isinstance(self.actions, spaces.Box):
             assert self.policy.log_std is not None
             return outputs + self.policy.log_std.exp() * torch.from_numpy(noise.normal(np, words, np.float64))
-        scores = (outputs + torch.from_numpy(noise.gumbel(np, words, np.float64))).masked_fill(~legal, -torch.inf)
+        scores = (outputs + torch.from_numpy(noise.gumbel(np, words, np.float64))).masked_fill(~action_mask, -torch.inf)
         if isinstance(self.actions, spaces.MultiBinary):
             return scores.unflatten(-1, (-1, 2)).argmax(-1).double()
         if isinstance(self.actions, spaces.MultiDiscrete):
@@ -237,13 +239,13 @@ class Ppo:
     def fresh(self, batch: Batch, rows: Tensor) -> tuple[Tensor, Tensor, Batch]:
         """The policy's outputs and values on a minibatch, and what the rollout has of it."""
         if not self.policy.sequences:
-            rows = rows[batch.valid.flatten()[rows]]
+            rows = rows[batch.value_mask.flatten()[rows]]
             flat = Batch(*(x.flatten(0, 1)[rows] for x in batch))
-            return *self.policy(flat.obs, flat.memory, flat.start)[:2], flat
+            return *self.policy(flat.obs, flat.memory, flat.episode_start)[:2], flat
         envs = Batch(*(x[:, rows] for x in batch))
         memory, outputs, values = envs.memory[0], [], []
-        for obs, start in zip(envs.obs, envs.start, strict=True):
-            output, value, memory = self.policy(obs, memory, start)
+        for obs, episode_start in zip(envs.obs, envs.episode_start, strict=True):
+            output, value, memory = self.policy(obs, memory, episode_start)
             outputs.append(output)
             values.append(value)
         return torch.cat(outputs), torch.cat(values), Batch(*(x.flatten(0, 1) for x in envs))
@@ -252,16 +254,17 @@ class Ppo:
         """One step of Adam; how far the policy had gone from that of the rollout."""
         hp = self.hp
         outputs, values, old = self.fresh(batch, rows)
-        valid, acts = old.valid, old.acts
-        value, before = values[valid], old.values[valid]
-        target = (old.advantages + old.values)[valid]
+        value_mask, policy_mask = old.value_mask, old.policy_mask
+        value, before = values[value_mask], old.values[value_mask]
+        target = (old.advantages + old.values)[value_mask]
         error = (value - target) ** 2
         if hp.clip_vloss:
             error = torch.max(error, (before + (value - before).clamp(-hp.clip_coef, hp.clip_coef) - target) ** 2)
-        policy, advantage = self.distribution(outputs[acts], old.legal[acts]), old.advantages[acts]
+        policy = self.distribution(outputs[policy_mask], old.action_mask[policy_mask])
+        advantage = old.advantages[policy_mask]
         if hp.norm_adv:
             advantage = (advantage - self.mean(advantage)) / (self.deviation(advantage) + 1e-8)
-        difference = policy.log_prob(old.actions[acts]) - old.log_probs[acts]
+        difference = policy.log_prob(old.actions[policy_mask]) - old.log_probs[policy_mask]
         ratio = difference.exp()
         surrogate = torch.min(ratio * advantage, ratio.clamp(1 - hp.clip_coef, 1 + hp.clip_coef) * advantage)
         loss = -self.mean(surrogate) + hp.vf_coef * 0.5 * self.mean(error)

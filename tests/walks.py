@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from gymnasium import spaces
 
-from ppo_bench.envs.base import Seen, Step
+from ppo_bench.envs.base import EnvStep, PolicyInput
 
 
 class Walk:
@@ -21,15 +21,15 @@ class Walk:
         self.observation_space = spaces.Box(-100.0, 100.0, (1,), np.float32)
         self.action_space = spaces.Discrete(2)
 
-    def reset(self, seeds: Sequence[int]) -> Seen:
+    def reset(self, seeds: Sequence[int]) -> PolicyInput:
         self.rngs = [np.random.default_rng(seed) for seed in seeds]
         self.position = self.draw()
         self.short = self.position < 0.5
         self.time = np.zeros(self.num_envs, int)
         self.done = np.zeros(self.num_envs, bool)
-        return Seen(self.obs())
+        return PolicyInput(self.obs())
 
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         self.resets = self.done
         push = self.draw()
         self.position = np.where(self.resets, push, self.position + np.where(actions == 1, push, -push))
@@ -38,7 +38,7 @@ class Walk:
         terminated, truncated = self.short & (self.time == self.limit - 2), self.time == self.limit
         self.done = terminated | truncated
         reward = np.where(self.resets, 0, 2).astype(np.float32)
-        return Step(self.obs(), reward, terminated, truncated, self.done, reward)
+        return EnvStep(self.obs(), reward, terminated, truncated, self.done, reward)
 
     def draw(self) -> np.ndarray:
         return np.array([rng.random() for rng in self.rngs], np.float32)
@@ -51,47 +51,47 @@ class Walk:
 
 
 class IgnoresItsSeed(Walk):
-    def reset(self, seeds: Sequence[int]) -> Seen:
+    def reset(self, seeds: Sequence[int]) -> PolicyInput:
         return super().reset(range(self.num_envs))
 
 
 class SeedsItselfFromWhatCameBefore(Walk):
     plays = 0
 
-    def reset(self, seeds: Sequence[int]) -> Seen:
+    def reset(self, seeds: Sequence[int]) -> PolicyInput:
         self.plays += 1
         return super().reset([seed + self.plays for seed in seeds])
 
 
 class AllEnvironmentsAreOne(Walk):
-    def reset(self, seeds: Sequence[int]) -> Seen:
+    def reset(self, seeds: Sequence[int]) -> PolicyInput:
         return super().reset([seeds[0]] * self.num_envs)
 
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         return super().step(np.full(self.num_envs, actions[0]))._replace(obs=np.repeat(self.obs()[:1], 3, 0))
 
 
 class TheFirstPushesTheLast(Walk):
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         step = super().step(actions)
         self.position[-1] += np.float32(0.01) * actions[0] * ~(self.resets[0] | self.resets[-1])
         return step._replace(obs=self.obs())
 
 
 class IsTruncatedAtAnyTime(Walk):
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         step = super().step(actions)
         return step._replace(terminated=np.zeros_like(step.terminated), truncated=step.episode_over)
 
 
 class ObservationsAreNan(Walk):
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         step = super().step(actions)
         return step._replace(obs=np.where(self.time[:, None] == 2, np.float32(np.nan), step.obs))
 
 
 class RewardsAreInfinite(Walk):
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         step = super().step(actions)
         reward = np.where(self.time == 2, np.float32(np.inf), step.reward)
         return step._replace(reward=reward, raw_reward=reward)
@@ -103,44 +103,44 @@ class ObservationsAreDouble(Walk):
 
 
 class RewardsAreDouble(Walk):
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         step = super().step(actions)
         return step._replace(reward=step.reward.astype(np.float64))
 
 
 class FlagsAreIntegers(Walk):
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         step = super().step(actions)
         return step._replace(episode_over=step.episode_over.astype(np.int64))
 
 
 class RewardsAreColumns(Walk):
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         step = super().step(actions)
         return step._replace(reward=step.reward[:, None], raw_reward=step.raw_reward[:, None])
 
 
 class NeverEnds(Walk):
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         self.time = np.zeros(self.num_envs, int)
         return super().step(actions)
 
 
 class PaysForResets(Walk):
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         reward = np.full(self.num_envs, 2, np.float32)
         return super().step(actions)._replace(reward=reward, raw_reward=reward)
 
 
 class HeedsActionsOfResets(Walk):
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         step = super().step(actions)
         self.position = self.position + np.where(self.resets, actions, 0).astype(np.float32)
         return step._replace(obs=self.obs())
 
 
 class ShowsTheNextStartAtTheEnd(Walk):
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         end = super().step(actions)
         starts = np.where(self.done, 0, self.position).astype(np.float32)
         self.position = np.where(self.resets, 0, starts).astype(np.float32)
@@ -148,24 +148,24 @@ class ShowsTheNextStartAtTheEnd(Walk):
 
 
 class EndsAgainAtOnce(Walk):
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         step = super().step(actions)
         return step._replace(terminated=step.terminated | self.resets, episode_over=step.episode_over | self.resets)
 
 
 class IsOverWithoutBeingDone(Walk):
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         step = super().step(actions)
         return step._replace(episode_over=step.episode_over | (self.time == 2))
 
 
 class IsTruncatedWithoutBeingOver(Walk):
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         step = super().step(actions)
         return step._replace(episode_over=step.terminated)
 
 
 class RewardsAreScaled(Walk):
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         step = super().step(actions)
         return step._replace(reward=step.reward * np.float32(0.1))

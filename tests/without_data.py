@@ -12,13 +12,13 @@ import torch
 from torch._dynamo import trace_rules
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from ppo_bench.envs.base import Seen
-from ppo_bench.mathematics.arrays import Arrays, Kind, filled, of_kinds
+from ppo_bench.envs.base import PolicyInput
+from ppo_bench.mathematics.arrays import ArrayRole, Arrays, default_arrays, select_roles
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.runners import torch as torch_runner
 from ppo_bench.runners import torch_device
-from ppo_bench.runners.base import Problem
-from ppo_bench.runners.declared import declared_arrays, initial_arrays
+from ppo_bench.runners.array_specs import array_specs, initial_arrays
+from ppo_bench.runners.base import TrainingSpec
 from tests.runners import problem_for
 from tests.scenes import RandomScenes
 from tests.seams import LEVELLED, SMALL
@@ -49,14 +49,14 @@ class MaskedScenes(RandomScenes):
 
     masks_actions, players = True, 2
 
-    def seen(self) -> Seen:
-        legal = np.ones((self.num_envs, 3), bool)
-        legal[:, 1] = False
-        return Seen(self.reset([0]).obs, np.ones(self.num_envs, bool), legal, np.ones(self.num_envs, bool))
+    def policy_input(self) -> PolicyInput:
+        action_mask = np.ones((self.num_envs, 3), bool)
+        action_mask[:, 1] = False
+        return PolicyInput(self.reset([0]).obs, np.ones(self.num_envs, bool), action_mask, np.ones(self.num_envs, bool))
 
 
-def problem_of(case: str, precision: str = "float32") -> Problem:
-    """The problem of a case, on random scenes."""
+def problem_of(case: str, precision: str = "float32") -> TrainingSpec:
+    """The spec of a case, on random scenes."""
     pixels, continuous, words = CASES[case]
     env: Any = RandomScenes(4, pixels, continuous)
     if pixels:
@@ -66,15 +66,15 @@ def problem_of(case: str, precision: str = "float32") -> Problem:
     return problem_for(env, 2, [*SMALL, *words, f"precision={precision}"])
 
 
-def masked_problem(precision: str = "float32") -> Problem:
-    """A problem with action masks."""
+def masked_problem(precision: str = "float32") -> TrainingSpec:
+    """A spec with action masks."""
     words = [*SMALL, "network=mlp"]
     return problem_for(MaskedScenes(4, False, False), 2, [*words, f"precision={precision}"])
 
 
-def arrays_of(problem: Problem) -> Arrays:
-    """The arrays with which a run of a problem begins."""
-    return initial_arrays(problem, 1) | filled(of_kinds(declared_arrays(problem), Kind.ENVIRONMENT))
+def arrays_of(spec: TrainingSpec) -> Arrays:
+    """The arrays with which a run of a spec begins."""
+    return initial_arrays(spec, 1) | default_arrays(select_roles(array_specs(spec), ArrayRole.ENVIRONMENT))
 
 
 def reads_zeros(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ppo_bench.common.values import AT_LEAST_1, NOT_NEGATIVE, POSITIVE, within, younger
+from ppo_bench.common.values import AT_LEAST_1, NOT_NEGATIVE, POSITIVE, added_field, within
 from ppo_bench.mathematics.arrays import Array, Tree
-from ppo_bench.mathematics.distributions import Head
-from ppo_bench.mathematics.ppo import annealed
+from ppo_bench.mathematics.distributions import PolicyOutputs
+from ppo_bench.mathematics.ppo import linear_schedule
 from ppo_bench.mathematics.weights import Parameter
 
 if TYPE_CHECKING:
@@ -23,7 +23,15 @@ if TYPE_CHECKING:
 
 
 FRACTION = within(lambda value: 0 <= value <= 1, "must lie between 0 and 1")
-NUMBERS = ("learning_rate", "gamma", "gae_lambda", "clip_coef", "ent_coef", "vf_coef", "max_grad_norm")
+VMAPPABLE_HYPERPARAMETERS = (
+    "learning_rate",
+    "gamma",
+    "gae_lambda",
+    "clip_coef",
+    "ent_coef",
+    "vf_coef",
+    "max_grad_norm",
+)
 """Names of the hyperparameters that enter equations as numbers and nothing else: one program can compute with several
 values of each."""
 
@@ -54,15 +62,15 @@ class Hyperparameters:
     obs_clip: float = field(metadata=POSITIVE)
     norm_reward: bool
     reward_clip: float = field(metadata=POSITIVE)
-    final_learning_rate: float = younger(0.0, NOT_NEGATIVE)
-    final_ent_coef: float | None = younger(None, NOT_NEGATIVE)
-    anneal_timesteps: int | None = younger(None, AT_LEAST_1)
-    weight_decay: float = younger(0.0, NOT_NEGATIVE)
-    shards: int = younger(1, AT_LEAST_1)
-    norm_adv_by_shard: bool = younger(False)
-    adaptive_kl: float | None = younger(None, POSITIVE)
-    min_learning_rate: float = younger(1e-5, POSITIVE)
-    max_learning_rate: float = younger(1e-2, POSITIVE)
+    final_learning_rate: float = added_field(0.0, NOT_NEGATIVE)
+    final_ent_coef: float | None = added_field(None, NOT_NEGATIVE)
+    anneal_timesteps: int | None = added_field(None, AT_LEAST_1)
+    weight_decay: float = added_field(0.0, NOT_NEGATIVE)
+    shards: int = added_field(1, AT_LEAST_1)
+    norm_adv_by_shard: bool = added_field(False)
+    adaptive_kl: float | None = added_field(None, POSITIVE)
+    min_learning_rate: float = added_field(1e-5, POSITIVE)
+    max_learning_rate: float = added_field(1e-2, POSITIVE)
 
     @property
     def batch_size(self) -> int:
@@ -79,7 +87,7 @@ class Hyperparameters:
         if not self.anneal_lr:
             return self.learning_rate
         passed = (iteration - 1) / self.anneal_iterations(num_iterations)
-        return float(annealed(self.learning_rate, self.final_learning_rate, min(passed, 1.0)))
+        return float(linear_schedule(self.learning_rate, self.final_learning_rate, min(passed, 1.0)))
 
     def anneal_iterations(self, num_iterations: int) -> float:
         """Number of iterations over which coefficients are annealed, in a run of `num_iterations`."""
@@ -101,13 +109,13 @@ class Metric(NamedTuple):
 class Statistic(NamedTuple):
     """The declaration of an array that an algorithm updates from rollouts, without a gradient.
 
-    It is kept when the environments restart, unless it is `of_each_env`.
+    It is kept when the environments restart, unless it is `is_per_env`.
     """
 
     name: str
     shape: tuple[int, ...]
     fill: float = 0.0
-    of_each_env: bool = False
+    is_per_env: bool = False
     """Whether each environment has an entry of its own, `[N, ...]`; environment restarts reset it to `fill`."""
 
 
@@ -119,7 +127,7 @@ class Targets(NamedTuple):
     """Result of `Algorithm.targets`."""
 
     batch: Tree
-    """Arrays `[T, N, ...]` that the loss needs in addition to `obs`, `actions` and the network's memory.
+    """Arrays `[T, N, ...]` that the loss needs in addition to `obs`, `actions` and the network's carry.
 
     `advantages [T, N]` must be among them. `ppo.norm_adv` normalises them in each minibatch, by the mask `policy`.
     """
@@ -142,9 +150,9 @@ class Algorithm(Protocol):
         """Name of the algorithm's YAML file."""
 
     @property
-    def warm_up(self) -> int:
+    def num_warmup_rollouts(self) -> int:
         """Number of rollouts before the training, by a policy whose parameters are 0. They update only statistics, by
-        `warmed`."""
+        `warmup`."""
 
     def require(self) -> None:
         """Raise `ConfigError` if an option is out of range."""
@@ -154,8 +162,8 @@ class Algorithm(Protocol):
         """Names of the S reward streams. The critic has a value head for each: values are `[...]` if S is 1, else
         `[..., S]`."""
 
-    def learnt(self, network: NetworkSpec) -> tuple[Parameter, ...]:
-        """Parameters that are learnt besides those of `network`. Raises `ConfigError` if the algorithm cannot take the
+    def parameters(self, network: NetworkSpec) -> tuple[Parameter, ...]:
+        """Trained parameters in addition to those of `network`. Raises `ConfigError` if the algorithm cannot take the
         observations of `network`."""
 
     def frozen(self, network: NetworkSpec) -> tuple[Parameter, ...]:
@@ -183,29 +191,36 @@ class Algorithm(Protocol):
     ) -> Targets:
         """Advantages and the other arrays that the loss needs, computed from one rollout.
 
-        `arrays` holds the learnt and the frozen arrays. `rollout` holds:
+        `arrays` holds the trained and the frozen arrays. `rollout` holds:
 
-        - `obs`, `actions`, `values` and `heads` (first part of the policy's head: logits or mean), `[T + 1, N, ...]`;
+        - `obs`, `actions`, `values` and `heads` (the policy's logits or mean), `[T + 1, N, ...]`;
           the last row belongs to the observation after the last step,
         - `rewards`, `terminated`, `truncated`, `[T, N]`,
-        - `valid [T, N]`, the critic's mask: 0 where the step only reset its environment,
-        - `acts [T, N]`, the policy's mask: 0 also where the environment ignored the action,
+        - `value_mask [T, N]`, the critic's mask: 0 where the step only reset its environment,
+        - `policy_mask [T, N]`, the policy's mask: 0 also where the environment ignored the action,
         - `seed` and `iteration`, `[1]` int32, the keys of noise, and `first_row`, the number of the first of the N
           rows among those of all devices.
 
-        Flags and masks are floats of 0 and 1. What is summed over transitions goes through `ops.total`, since other
+        Flags and masks are floats of 0 and 1. Sums over transitions go through `ops.all_reduce_sum`, since other
         devices may hold the rest of them.
         """
 
-    def warmed(self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, statistics: Tree, rollout: Tree) -> Tree:
+    def warmup(self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, statistics: Tree, rollout: Tree) -> Tree:
         """The statistics, updated by one warm-up rollout; `rollout` as in `targets`."""
 
     def loss(
-        self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, arrays: Tree, head: Head, values: Array, batch: Tree
+        self,
+        ops: Ops,
+        network: NetworkSpec,
+        hp: Hyperparameters,
+        arrays: Tree,
+        policy_outputs: PolicyOutputs,
+        values: Array,
+        batch: Tree,
     ) -> tuple[Array, Tree]:
         """The scalar to minimise on a minibatch of B transitions, and scalars by the names of `loss_metrics`.
 
-        `head` and `values` are the current network's outputs. `batch` holds the arrays of `Targets.batch`, `obs`
+        `policy_outputs` and `values` are the network's outputs. `batch` holds the arrays of `Targets.batch`, `obs`
         and `actions`, `[B, ...]` each, and the weights `<name>_weight [B]` of `Targets.masks`. Every result must be a
         sum over the B transitions of terms times a weight. Devices that share a minibatch then add theirs up.
         """
@@ -215,8 +230,8 @@ class Algorithm(Protocol):
 
 
 def loss_metrics_of(algorithm: Algorithm, network: object) -> tuple[Metric, ...]:
-    """The metrics of a minibatch: those of the algorithm, then those of the network's own losses."""
-    own: Mapping[str, float] = getattr(network, "own_losses", {})
+    """The metrics of a minibatch: those of the algorithm, then those of the network's auxiliary losses."""
+    own: Mapping[str, float] = getattr(network, "auxiliary_losses", {})
     return (*algorithm.loss_metrics, *(Metric(name, f"losses/{name}") for name in own))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from ppo_bench.algorithms.base import LEARNING_RATE_FACTOR, Hyperparameters, Metric, Statistic, Targets
 from ppo_bench.mathematics import ppo
 from ppo_bench.mathematics.arrays import Array, Tree
-from ppo_bench.mathematics.distributions import Head
+from ppo_bench.mathematics.distributions import PolicyOutputs
 from ppo_bench.mathematics.weights import Parameter
 
 if TYPE_CHECKING:
@@ -35,15 +35,15 @@ class Ppo:
     name: str
 
     @property
-    def warm_up(self) -> int:
-        """See `Algorithm.warm_up`."""
+    def num_warmup_rollouts(self) -> int:
+        """See `Algorithm.num_warmup_rollouts`."""
         return 0
 
     def require(self) -> None:
         """See `Algorithm.require`."""
 
-    def learnt(self, network: NetworkSpec) -> tuple[Parameter, ...]:
-        """See `Algorithm.learnt`."""
+    def parameters(self, network: NetworkSpec) -> tuple[Parameter, ...]:
+        """See `Algorithm.parameters`."""
         return ()
 
     def frozen(self, network: NetworkSpec) -> tuple[Parameter, ...]:
@@ -54,8 +54,8 @@ class Ppo:
         """See `Algorithm.statistics`: the factor of an adapted learning rate."""
         return () if hp.adaptive_kl is None else (Statistic(LEARNING_RATE_FACTOR, (), 1.0),)
 
-    def warmed(self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, statistics: Tree, rollout: Tree) -> Tree:
-        """See `Algorithm.warmed`."""
+    def warmup(self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, statistics: Tree, rollout: Tree) -> Tree:
+        """See `Algorithm.warmup`."""
         return statistics
 
     def targets(
@@ -76,21 +76,21 @@ class Ppo:
         )
         values = rollout["values"][:-1]
         returns = advantages + values
-        valid, acts = rollout["valid"], rollout["acts"]
+        value_mask, policy_mask = rollout["value_mask"], rollout["policy_mask"]
         if not hp.mask_resets:  # reset steps become ordinary transitions; ignored actions of other steps stay masked
-            valid, acts = xp.ones_like(valid), 1.0 - (valid - acts)
-        head = network.head(arrays, rollout["heads"][:-1])
+            value_mask, policy_mask = xp.ones_like(value_mask), 1.0 - (value_mask - policy_mask)
+        policy_outputs = network.policy_outputs(arrays, rollout["heads"][:-1])
         batch = {
-            "log_probs": network.distribution.log_prob(xp, head, rollout["actions"][:-1]),
+            "log_probs": network.distribution.log_prob(xp, policy_outputs, rollout["actions"][:-1]),
             "values": values,
             "advantages": advantages,
             "returns": returns,
         }
         if hp.final_ent_coef is not None:
             passed = (xp.zeros_like(advantages) + rollout["iteration"] - 1) / hp.anneal_iterations(0)
-            batch["ent_coef"] = ppo.annealed(hp.ent_coef, hp.final_ent_coef, xp.clip(passed, 0.0, 1.0))
-        explained_variance = ppo.explained_variance(xp, values, returns, valid, ops.total)
-        masks = {"value": valid, "policy": acts}
+            batch["ent_coef"] = ppo.linear_schedule(hp.ent_coef, hp.final_ent_coef, xp.clip(passed, 0.0, 1.0))
+        explained_variance = ppo.explained_variance(xp, values, returns, value_mask, ops.all_reduce_sum)
+        masks = {"value": value_mask, "policy": policy_mask}
         return Targets(batch, masks, statistics, {"explained_variance": explained_variance})
 
     def loss(
@@ -99,15 +99,15 @@ class Ppo:
         network: NetworkSpec,
         hp: Hyperparameters,
         arrays: Tree,
-        head: Head,
+        policy_outputs: PolicyOutputs,
         values: Array,
         batch: Tree,
     ) -> tuple[Array, Tree]:
         """See `Algorithm.loss`: the clipped surrogate objective, the critic's squared error and the entropy bonus."""
         losses = ppo.losses(
             ops.xp,
-            network.distribution.log_prob(ops.xp, head, batch["actions"]),
-            network.distribution.entropy(ops.xp, head),
+            network.distribution.log_prob(ops.xp, policy_outputs, batch["actions"]),
+            network.distribution.entropy(ops.xp, policy_outputs),
             values,
             ppo.Transitions(*(batch[name] for name in ppo.Transitions._fields)),
             clip_coef=hp.clip_coef,
@@ -121,7 +121,7 @@ class Ppo:
         """See `Algorithm.after_update`: the learning rate follows the KL divergence with `ppo.adaptive_kl`."""
         if hp.adaptive_kl is None:
             return statistics
-        factor = ppo.adapted_factor(
+        factor = ppo.adapt_lr_factor(
             ops.xp,
             statistics[LEARNING_RATE_FACTOR],
             metrics["approx_kl"],

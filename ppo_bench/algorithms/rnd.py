@@ -17,17 +17,17 @@ from ppo_bench.algorithms.ppo import Ppo
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.mathematics import noise, ppo
 from ppo_bench.mathematics.arrays import Array, Tree
-from ppo_bench.mathematics.distributions import Head
+from ppo_bench.mathematics.distributions import PolicyOutputs
 from ppo_bench.mathematics.normalize import (
     INITIAL_COUNT,
     RunningStats,
-    named_stats,
-    stats_in,
-    update_about_mean,
+    select_stats,
+    stats_arrays,
     update_stats,
+    update_stats_centered,
 )
 from ppo_bench.mathematics.weights import Parameter
-from ppo_bench.networks.curiosity import PREDICTOR, TARGET, Curiosity, curiosity
+from ppo_bench.networks.rnd_networks import PREDICTOR, TARGET, RndNetworks, rnd_networks
 
 if TYPE_CHECKING:
     from ppo_bench.networks.network import NetworkSpec
@@ -75,8 +75,8 @@ class Rnd(Ppo):
     features: int
 
     @property
-    def warm_up(self) -> int:
-        """See `Algorithm.warm_up`."""
+    def num_warmup_rollouts(self) -> int:
+        """See `Algorithm.num_warmup_rollouts`."""
         return self.warm_up_iterations
 
     def require(self) -> None:
@@ -93,38 +93,38 @@ class Rnd(Ppo):
 
     # --- Arrays -------------------------------------------------------------------------------------------------------
 
-    def curiosity(self, network: NetworkSpec) -> Curiosity:
+    def rnd_networks(self, network: NetworkSpec) -> RndNetworks:
         """Predictor and target for the observations of `network`. Raises `ConfigError` if its images are too small."""
-        return curiosity(network, self.features)
+        return rnd_networks(network, self.features)
 
-    def learnt(self, network: NetworkSpec) -> tuple[Parameter, ...]:
-        """See `Algorithm.learnt`."""
-        return self.curiosity(network).parameters(PREDICTOR)
+    def parameters(self, network: NetworkSpec) -> tuple[Parameter, ...]:
+        """See `Algorithm.parameters`."""
+        return self.rnd_networks(network).parameters(PREDICTOR)
 
     def frozen(self, network: NetworkSpec) -> tuple[Parameter, ...]:
         """See `Algorithm.frozen`."""
-        return self.curiosity(network).parameters(TARGET)
+        return self.rnd_networks(network).parameters(TARGET)
 
     def statistics(self, network: NetworkSpec, hp: Hyperparameters) -> tuple[Statistic, ...]:
         """See `Algorithm.statistics`: moments of the inputs and of the intrinsic returns, the running intrinsic return
         of each environment, and, for vector observations, the components that were ever nonzero."""
-        shape = self.curiosity(network).input_shape
+        shape = self.rnd_networks(network).input_shape
         fields = {"mean": 0.0, "var": 1.0, "count": INITIAL_COUNT}
         return (
             *super().statistics(network, hp),
             *(Statistic(f"inputs.{name}", () if name == "count" else shape, fill) for name, fill in fields.items()),
             *(Statistic(f"returns.{name}", (), fill) for name, fill in fields.items()),
-            Statistic("intrinsic_returns", (), of_each_env=True),
+            Statistic("intrinsic_returns", (), is_per_env=True),
             *([Statistic("seen", shape)] if len(shape) == 1 else []),
         )
 
     # --- After a rollout ----------------------------------------------------------------------------------------------
 
-    def warmed(self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, statistics: Tree, rollout: Tree) -> Tree:
-        """See `Algorithm.warmed`: it updates the moments of the inputs."""
-        inputs, valid = self._inputs(ops, network, rollout), rollout["valid"]
-        counted = valid if hp.mask_resets else ops.xp.ones_like(valid)
-        return {**statistics, **named_stats(self._seen(ops, statistics, inputs, counted), "inputs")}
+    def warmup(self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, statistics: Tree, rollout: Tree) -> Tree:
+        """See `Algorithm.warmup`: it updates the moments of the inputs."""
+        inputs, value_mask = self._inputs(ops, network, rollout), rollout["value_mask"]
+        counted = value_mask if hp.mask_resets else ops.xp.ones_like(value_mask)
+        return {**statistics, **stats_arrays(self._updated_input_stats(ops, statistics, inputs, counted), "inputs")}
 
     def targets(
         self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, arrays: Tree, statistics: Tree, rollout: Tree
@@ -133,15 +133,21 @@ class Rnd(Ppo):
         xp = ops.xp
         extrinsic, intrinsic = rollout["values"][..., 0], rollout["values"][..., 1]
         own = super().targets(ops, network, hp, arrays, statistics, {**rollout, "values": extrinsic})
-        valid = own.masks["value"]  # 1 everywhere with mask_resets=false: reset steps are ordinary transitions
+        value_mask = own.masks["value"]  # 1 everywhere with mask_resets=false: reset steps are ordinary transitions
         inputs = self._inputs(ops, network, rollout)
-        of_inputs = self._seen(ops, statistics, inputs, valid)
-        novelty = self._novelty(ops, network, arrays, of_inputs, inputs, valid)
+        input_stats = self._updated_input_stats(ops, statistics, inputs, value_mask)
+        novelty = self._novelty(ops, network, arrays, input_stats, inputs, value_mask)
 
-        returns, along = discounted(ops, statistics["intrinsic_returns"], novelty.errors, valid, self.int_gamma)
-        of_returns = update_stats(xp, stats_in(statistics, "returns"), along.reshape(-1), valid.reshape(-1), ops.across)
-        rewards = novelty.errors / xp.sqrt(of_returns.var)
-        advantages, intrinsic_returns = endless_gae(ops, rewards, intrinsic, valid, self.int_gamma, hp.gae_lambda)
+        returns, sums = discounted_sums(
+            ops, statistics["intrinsic_returns"], novelty.errors, value_mask, self.int_gamma
+        )
+        return_stats = update_stats(
+            xp, select_stats(statistics, "returns"), sums.reshape(-1), value_mask.reshape(-1), ops.all_reduce_moments
+        )
+        rewards = novelty.errors / xp.sqrt(return_stats.var)
+        advantages, intrinsic_returns = non_episodic_gae(
+            ops, rewards, intrinsic, value_mask, self.int_gamma, hp.gae_lambda
+        )
 
         batch = {
             **own.batch,
@@ -150,32 +156,36 @@ class Rnd(Ppo):
             "inputs": novelty.inputs,
             "features": novelty.targets,
         }
-        draws = _draws(xp, rollout, hp.update_epochs)
-        masks = {**own.masks, "predictor": valid[..., None] * (draws < self.update_proportion)}
-        seen = {"seen": _ever_seen(ops, statistics["seen"], inputs, valid)} if "seen" in statistics else {}
-        weights = ppo.normalize_masks(xp, valid.reshape(-1), ops.total).reshape(valid.shape)
+        uniforms = _uniforms(xp, rollout, hp.update_epochs)
+        masks = {**own.masks, "predictor": value_mask[..., None] * (uniforms < self.update_proportion)}
+        seen = (
+            {"seen": _nonzero_components(ops, statistics["seen"], inputs, value_mask)} if "seen" in statistics else {}
+        )
+        weights = ppo.normalize_masks(xp, value_mask.reshape(-1), ops.all_reduce_sum).reshape(value_mask.shape)
         metrics = {
             **own.metrics,
-            "intrinsic_reward": ops.total(xp.sum(rewards * weights)),
-            "intrinsic_return": ops.total(xp.sum(along * weights)),
-            "seen_fraction": xp.mean(seen["seen"]) if seen else xp.full_like(along[0, 0], float("nan")),
+            "intrinsic_reward": ops.all_reduce_sum(xp.sum(rewards * weights)),
+            "intrinsic_return": ops.all_reduce_sum(xp.sum(sums * weights)),
+            "seen_fraction": xp.mean(seen["seen"]) if seen else xp.full_like(sums[0, 0], float("nan")),
         }
-        after = named_stats(of_inputs, "inputs") | named_stats(of_returns, "returns")
+        after = stats_arrays(input_stats, "inputs") | stats_arrays(return_stats, "returns")
         return Targets(batch, masks, {**statistics, **after, "intrinsic_returns": returns, **seen}, metrics)
 
     def _inputs(self, ops: Ops, network: NetworkSpec, rollout: Tree) -> Array:
         """The observation after each step, `[T, N, ...]`, in the layout of predictor and target, not yet normalised."""
-        return ops.full(self.curiosity(network).part(rollout["obs"][1:]))
+        return ops.to_param_dtype(self.rnd_networks(network).inputs_from(rollout["obs"][1:]))
 
-    def _seen(self, ops: Ops, statistics: Tree, inputs: Array, valid: Array) -> RunningStats:
-        """The moments of inputs, updated by `inputs [T, N, ...]` where `valid [T, N]` is 1."""
+    def _updated_input_stats(self, ops: Ops, statistics: Tree, inputs: Array, value_mask: Array) -> RunningStats:
+        """The moments of inputs, updated by `inputs [T, N, ...]` where `value_mask [T, N]` is 1."""
         rows = inputs.reshape((-1, *inputs.shape[2:]))
-        return update_about_mean(ops.xp, stats_in(statistics, "inputs"), rows, valid.reshape(-1), ops.across)
+        return update_stats_centered(
+            ops.xp, select_stats(statistics, "inputs"), rows, value_mask.reshape(-1), ops.all_reduce_moments
+        )
 
     def _novelty(
-        self, ops: Ops, network: NetworkSpec, arrays: Tree, stats: RunningStats, inputs: Array, valid: Array
+        self, ops: Ops, network: NetworkSpec, arrays: Tree, stats: RunningStats, inputs: Array, value_mask: Array
     ) -> Novelty:
-        xp, networks, layers = ops.xp, self.curiosity(network), ops.for_layers(arrays)
+        xp, networks, layers = ops.xp, self.rnd_networks(network), ops.to_layer_dtype(arrays)
 
         def features(x: Array) -> tuple[Array, Array]:
             return networks.features(ops, PREDICTOR, layers, x), networks.features(ops, TARGET, layers, x)
@@ -187,7 +197,7 @@ class Rnd(Ppo):
         else:
             predicted, targets = features(normalized)
         errors = 0.5 * xp.sum(xp.square(predicted - targets), -1)
-        return Novelty(normalized, targets, errors * valid)
+        return Novelty(normalized, targets, errors * value_mask)
 
     # --- On a minibatch -----------------------------------------------------------------------------------------------
 
@@ -197,16 +207,16 @@ class Rnd(Ppo):
         network: NetworkSpec,
         hp: Hyperparameters,
         arrays: Tree,
-        head: Head,
+        policy_outputs: PolicyOutputs,
         values: Array,
         batch: Tree,
     ) -> tuple[Array, Tree]:
         """See `Algorithm.loss`: PPO's loss, the unclipped error of the intrinsic value and the predictor's error."""
         xp = ops.xp
-        total, measured = super().loss(ops, network, hp, arrays, head, values[..., 0], batch)
+        total, measured = super().loss(ops, network, hp, arrays, policy_outputs, values[..., 0], batch)
         error = xp.square(values[..., 1] - batch["intrinsic_returns"])
         intrinsic_value_loss = 0.5 * xp.sum(error * batch["value_weight"])
-        predicted = self.curiosity(network).features(ops, PREDICTOR, ops.for_layers(arrays), batch["inputs"])
+        predicted = self.rnd_networks(network).features(ops, PREDICTOR, ops.to_layer_dtype(arrays), batch["inputs"])
         distances = xp.mean(xp.square(predicted - batch["features"]), -1)
         forward_loss = xp.sum(distances * batch["predictor_weight"])
         total = total + hp.vf_coef * intrinsic_value_loss + forward_loss
@@ -216,50 +226,50 @@ class Rnd(Ppo):
 # --- Equations --------------------------------------------------------------------------------------------------------
 
 
-def discounted(ops: Ops, returns: Array, rewards: Array, valid: Array, gamma: float) -> tuple[Array, Array]:
+def discounted_sums(ops: Ops, returns: Array, rewards: Array, value_mask: Array, gamma: float) -> tuple[Array, Array]:
     """Running discounted sums of rewards: `[N]` after the rollout, and `[T, N]` after each step.
 
-    `returns [N]` are the sums before the rollout. The sums continue across the ends of episodes; a reset step (`valid`
-    0) does not change them.
+    `returns [N]` are the sums before the rollout. The sums continue across the ends of episodes; a reset step
+    (`value_mask` 0) does not change them.
     """
 
     def step(before: Array, row: Tree) -> tuple[Array, Tree]:
-        after = row["valid"] * (gamma * before + row["rewards"]) + (1.0 - row["valid"]) * before
+        after = row["value_mask"] * (gamma * before + row["rewards"]) + (1.0 - row["value_mask"]) * before
         return after, {"returns": after}
 
-    last, along = ops.scan(step, returns, {"rewards": rewards, "valid": valid})
-    return last, along["returns"]
+    last, sums = ops.scan(step, returns, {"rewards": rewards, "value_mask": value_mask})
+    return last, sums["returns"]
 
 
-def endless_gae(
-    ops: Ops, rewards: Array, values: Array, valid: Array, gamma: float, gae_lambda: float
+def non_episodic_gae(
+    ops: Ops, rewards: Array, values: Array, value_mask: Array, gamma: float, gae_lambda: float
 ) -> tuple[Array, Array]:
     """Advantages and returns `[T, N]` of a reward stream that continues across episodes, from `values [T + 1, N]`.
 
-    A reset step (`valid` 0) is transparent: it takes the value and the advantage of the next row, without reward or
-    discount. One reset step never follows another. Whether the step after the rollout is a reset step is not known, so
-    that its value is used as it is.
+    A reset step (`value_mask` 0) is transparent: it takes the value and the advantage of the next row, without reward
+    or discount. One reset step never follows another. Whether the step after the rollout is a reset step is not known,
+    so that its value is used as it is.
     """
     xp = ops.xp
-    current = valid * values[:-1] + (1.0 - valid) * values[1:]
+    current = value_mask * values[:-1] + (1.0 - value_mask) * values[1:]
     following = xp.concatenate((current[1:], values[-1:]), 0)
-    deltas = valid * (rewards + gamma * following - current)
-    advantages = ops.scan_backwards(xp, deltas, valid * (gamma * gae_lambda) + (1.0 - valid))
+    deltas = value_mask * (rewards + gamma * following - current)
+    advantages = ops.scan_backwards(xp, deltas, value_mask * (gamma * gae_lambda) + (1.0 - value_mask))
     return advantages, advantages + current
 
 
-def _ever_seen(ops: Ops, seen: Array, inputs: Array, valid: Array) -> Array:
+def _nonzero_components(ops: Ops, seen: Array, inputs: Array, value_mask: Array) -> Array:
     """Flags `[D]`, floats: 1 for each component of the inputs that was ever nonzero, else 0."""
-    present = ops.xp.where(inputs != 0, valid[..., None], 0.0 * valid[..., None])
-    return ops.xp.clip(seen + ops.total(ops.xp.sum(present, (0, 1))), 0.0, 1.0)
+    present = ops.xp.where(inputs != 0, value_mask[..., None], 0.0 * value_mask[..., None])
+    return ops.xp.clip(seen + ops.all_reduce_sum(ops.xp.sum(present, (0, 1))), 0.0, 1.0)
 
 
-def _draws(xp: Any, rollout: Tree, epochs: int) -> Array:
+def _uniforms(xp: Any, rollout: Tree, epochs: int) -> Array:
     """Uniform random numbers, `[T, N, E]`: one for each transition in each epoch."""
-    valid = rollout["valid"]
-    counts = xp.ones_like(valid, dtype=xp.int32)
+    value_mask = rollout["value_mask"]
+    counts = xp.ones_like(value_mask, dtype=xp.int32)
     steps, rows = xp.cumsum(counts[:, 0], 0, dtype=xp.int32) - 1, xp.cumsum(counts[0], 0, dtype=xp.int32) - 1
     lanes = xp.stack([0 * rows[0] + epoch for epoch in range(epochs)])
     keys = rollout["seed"], rollout["iteration"], steps, rollout["first_row"] + rows, lanes
     words, _ = noise.action_words(xp, *keys, noise.Stream.TRANSITIONS)
-    return noise.uniform(xp, words, valid.dtype)
+    return noise.uniform(xp, words, value_mask.dtype)

@@ -17,19 +17,19 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from ppo_bench.common.cli import Parser, exit_code, overrides_of
-from ppo_bench.common.errors import ConfigError, Failed, one_line
+from ppo_bench.common.cli import Parser, exit_code, parse_overrides
+from ppo_bench.common.errors import ConfigError, RunError, one_line
 from ppo_bench.common.paths import CONF
-from ppo_bench.common.stopping import stop_signals_withheld
-from ppo_bench.common.workers import leave_ctrl_c_to_parent
+from ppo_bench.common.stopping import defer_stop_signals
+from ppo_bench.common.workers import ignore_sigint
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.check import Finding, check_contract
 from ppo_bench.envs.distribution import compare_distributions
 from ppo_bench.envs.envpool import EnvPoolBackend, EnvPoolEnv
-from ppo_bench.envs.limits import confusion, evidence
-from ppo_bench.envs.observed import make_env
+from ppo_bench.envs.observation_selection import make_env
+from ppo_bench.envs.time_limits import confusion, evidence
 
 NUM_ENVS_OF_DISTRIBUTION = 50
 
@@ -57,21 +57,21 @@ def main(arguments: list[str]) -> int:
     if options.num_episodes < 100:
         parser.error("--num-episodes must be at least 100")
     if options.all:
-        if overrides := overrides_of(options):
+        if overrides := parse_overrides(options):
             parser.error(f"--all takes no overrides, not {' '.join(overrides)}")
         return _check_all(options)
-    overrides = overrides_of(options)
+    overrides = parse_overrides(options)
     try:
         findings, name = _check(overrides, options)
-    except (ConfigError, Failed):
+    except (ConfigError, RunError):
         raise
     except Exception as error:  # whatever the environment's own code raises
         traceback.print_exc()
         print(f"FAIL  it raises in random play: {type(error).__name__}: {one_line(error)}")
         return 1
     for finding in findings:
-        print(f"{'ok  ' if finding.kept else 'FAIL'}  {finding.rule}: {finding.evidence}")
-    broken = sum(not finding.kept for finding in findings)
+        print(f"{'ok  ' if finding.holds else 'FAIL'}  {finding.rule}: {finding.evidence}")
+    broken = sum(not finding.holds for finding in findings)
     verdict = "keeps the contract" if not broken else f"breaks {broken} of {len(findings)} rules"
     print(f"{name} {verdict}")
     return 1 if broken else 0
@@ -83,7 +83,7 @@ def _check(overrides: list[str], options: argparse.Namespace) -> tuple[list[Find
     config.backend.require()
 
     def make(num_envs: int) -> VectorEnv | GraphEnv:
-        return make_env(config.backend, config.task.at_least(num_envs))
+        return make_env(config.backend, config.task.with_num_envs(num_envs))
 
     compared = options.distribution and ("gymnasium" in config.root.env.ids or not options.all)
     reference = _reference(config, overrides) if compared else None
@@ -157,7 +157,7 @@ def _verdicts(pairs: Sequence[Pair], options: argparse.Namespace) -> Iterator[Ve
         started, batch = time.perf_counter(), rest[:1] if alone else rest
         try:
             with _processes(1 if alone else options.jobs) as pool:
-                with stop_signals_withheld():  # submitting starts the processes
+                with defer_stop_signals():  # submitting starts the processes
                     verdicts = [pool.submit(_judge, pair, options) for pair in batch]
                 for verdict in verdicts:
                     yield verdict.result()
@@ -173,7 +173,7 @@ def _verdicts(pairs: Sequence[Pair], options: argparse.Namespace) -> Iterator[Ve
 @contextmanager
 def _processes(number: int) -> Iterator[ProcessPoolExecutor]:
     """A pool of `number` processes, which an interruption (Ctrl-C) kills."""
-    with ProcessPoolExecutor(number, multiprocessing.get_context("spawn"), leave_ctrl_c_to_parent) as pool:
+    with ProcessPoolExecutor(number, multiprocessing.get_context("spawn"), ignore_sigint) as pool:
         try:
             yield pool
         except KeyboardInterrupt:
@@ -187,7 +187,7 @@ def _judge(pair: Pair, options: argparse.Namespace) -> Verdict:
     started = time.perf_counter()
     try:
         findings, _ = _check([f"env={pair[0]}", f"backend={pair[1]}"], options)
-        bad = [f"{finding.rule} ({finding.evidence})" for finding in findings if not finding.kept]
+        bad = [f"{finding.rule} ({finding.evidence})" for finding in findings if not finding.holds]
         state, said = ("FAIL", f": {'; '.join(bad)}") if bad else ("ok", f", {len(findings)} rules")
     except ConfigError as error:
         state, said = "skipped", f": {error}"

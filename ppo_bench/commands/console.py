@@ -10,7 +10,7 @@ import os
 import sys
 from importlib.metadata import version
 
-from ppo_bench.common.cli import exit_code, find_modules_here
+from ppo_bench.common.cli import add_cwd_to_path, exit_code
 from ppo_bench.common.errors import ConfigError, nearest
 
 TRAIN = "ppo_bench.__main__"
@@ -82,5 +82,5 @@ def _complete(words: list[str]) -> int:
 
 def console() -> None:
     """Run `ppo-bench` with the command line's words. It finds modules in the current folder, as `python -m` does."""
-    find_modules_here()
+    add_cwd_to_path()
     sys.exit(exit_code(main, sys.argv[1:]))

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ppo_bench.common.cli import Parser, exit_code
 from ppo_bench.common.errors import reason
 from ppo_bench.runs.provenance import version_of
-from ppo_bench.tuning.cores import cores_here
+from ppo_bench.tuning.cores import num_available_cores
 from ppo_bench.tuning.machine import cxx_compiler, has_nvidia_gpu
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _python(version: tuple[int, int]) -> Row:
 
 
 def _cores() -> Row:
-    return Row("cores", f"{cores_here()} of {os.cpu_count()} may be used")
+    return Row("cores", f"{num_available_cores()} of {os.cpu_count()} may be used")
 
 
 def _disk(outputs: Path) -> Row:

@@ -22,20 +22,20 @@ from hydra.core.config_store import ConfigStore
 from ppo_bench.common.cli import Parser, exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import SCHEMA_VERSION, make_folder, write_json
-from ppo_bench.common.progress import PLAIN_INTERVAL_SECONDS, say
+from ppo_bench.common.progress import PLAIN_INTERVAL_SECONDS, print_status
 from ppo_bench.common.values import digest, file_name
 from ppo_bench.configuration.compose import compose_root
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import to_schema, values_of
 from ppo_bench.configuration.schema import with_free_keys
-from ppo_bench.envs.host import on_host
-from ppo_bench.envs.observed import make_env
+from ppo_bench.envs.host import to_vector_env
+from ppo_bench.envs.observation_selection import make_env
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Episode
-from ppo_bench.runs.play import Mixed, Player, load_agent, play, random_agent
+from ppo_bench.runs.play import MixedPlayer, Player, load_agent, play, random_agent
 from ppo_bench.runs.provenance import provenance
-from ppo_bench.runs.recorded import load_run, read_run
-from ppo_bench.runs.video.film import film
+from ppo_bench.runs.run_config import load_run, read_run
+from ppo_bench.runs.video.record_video import record_video
 from ppo_bench.runs.video.scene import draw_off_screen, open_scene
 
 
@@ -128,12 +128,12 @@ def _evaluate(one: Evaluated, request: Request) -> float:
     """Mean return of a checkpoint; plays it, prints its table and the paths of its files, and writes these."""
     config, file, saved = one.config, one.file, checkpoint.load_named(one.path)
     players = config.task.players if request.against else 1
-    task = config.task.at_least(request.num_envs * players)
+    task = config.task.with_num_envs(request.num_envs * players)
     with ExitStack() as opened:
-        env = opened.enter_context(closing(on_host(make_env(config.backend, task))))
+        env = opened.enter_context(closing(to_vector_env(make_env(config.backend, task))))
         agent: Player = load_agent(config, saved, env, request.greedy, request.seed)
         if request.against:
-            agent = Mixed(agent, random_agent(config, saved, env, request.seed), players)
+            agent = MixedPlayer(agent, random_agent(config, saved, env, request.seed), players)
         scene = open_scene(config) if request.video else None
         if scene:
             opened.callback(scene.env.close)
@@ -142,7 +142,7 @@ def _evaluate(one: Evaluated, request: Request) -> float:
         about = _summary(one, saved, request, episodes) | provenance()
         write_json(file, about)  # before the video, which may fail
         if scene:
-            about["video"] = film(scene, agent, request.seed, file.with_suffix(".mp4"))
+            about["video"] = record_video(scene, agent, request.seed, file.with_suffix(".mp4"))
             write_json(file, about)
     _print_table(about)
     if request.video:
@@ -186,7 +186,7 @@ def _with_progress(episodes: Iterator[Episode], total: int) -> Iterator[Episode]
         yield episode
         if number < total and time.monotonic() - last >= PLAIN_INTERVAL_SECONDS:
             last = time.monotonic()
-            say(f"{number} of {total} episodes")
+            print_status(f"{number} of {total} episodes")
 
 
 def _summary(one: Evaluated, saved: checkpoint.Checkpoint, request: Request, episodes: list[Episode]) -> dict[str, Any]:
@@ -216,7 +216,7 @@ def _summary(one: Evaluated, saved: checkpoint.Checkpoint, request: Request, epi
         "return_std": statistics.pstdev(returns),
         "return_min": min(returns),
         "return_max": max(returns),
-        "info": {name: _mean_told(ordered, name) for name in sorted({name for e in ordered for name in e.told})},
+        "info": {name: _mean_info(ordered, name) for name in sorted({name for e in ordered for name in e.info})},
         "length_mean": statistics.fmean(lengths),
         "returns": returns,
         "lengths": lengths,
@@ -225,8 +225,8 @@ def _summary(one: Evaluated, saved: checkpoint.Checkpoint, request: Request, epi
     }
 
 
-def _mean_told(episodes: list[Episode], name: str) -> float:
-    return statistics.fmean(episode.told[name] for episode in episodes if name in episode.told)
+def _mean_info(episodes: list[Episode], name: str) -> float:
+    return statistics.fmean(episode.info[name] for episode in episodes if name in episode.info)
 
 
 def _print_table(about: dict[str, Any]) -> None:

@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError, require
-from ppo_bench.common.flattened import Flattened
+from ppo_bench.common.flattened import FlattenedBox
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
-from ppo_bench.envs.base import Seen
+from ppo_bench.envs.base import PolicyInput
 from ppo_bench.envs.gymnasium import first_action
-from ppo_bench.envs.host import on_host
-from ppo_bench.envs.observed import make_env
+from ppo_bench.envs.host import to_vector_env
+from ppo_bench.envs.observation_selection import make_env
 from ppo_bench.mathematics.arrays import Tree
 from ppo_bench.runners import checkpoint
 from ppo_bench.runs.play import Agent, Decision, load_agent, play
-from ppo_bench.runs.recorded import load_run
+from ppo_bench.runs.run_config import load_run
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from ppo_bench.runs.pauses import Listener
+    from ppo_bench.runs.callbacks import Listener
 
 VIEWS = ("runs", "metrics", "episodes")
 
@@ -42,7 +42,7 @@ def train(overrides: Sequence[str] = (), on_iteration: Listener | None = None) -
     `on_iteration` needs torchrun.
 
     A finished run is not trained again; an interrupted one is resumed. Raises `ConfigError` for wrong overrides,
-    `Failed` if a run fails (others of `num_seeds` or `grid` have ended by then), and `Interrupted` on Ctrl-C.
+    `RunError` if a run fails (others of `num_seeds` or `grid` have ended by then), and `RunInterrupted` on Ctrl-C.
     """
     started_at = time.perf_counter()
     config = load_config(list(overrides))
@@ -86,7 +86,7 @@ class Trained:
 
     def __init__(self, path: Path, config: Config, greedy: bool, seed: int) -> None:
         self.config, self._seed = config, seed
-        env = on_host(make_env(config.backend, config.task.at_least(1)))
+        env = to_vector_env(make_env(config.backend, config.task.with_num_envs(1)))
         try:
             self.observation_space: Any = env.observation_space
             self.action_space: Any = getattr(env, "own_action_space", env.action_space)
@@ -100,17 +100,21 @@ class Trained:
         self._step = 0
         self._carry: Tree | None = None
 
-    def act(self, obs: Any, start: np.ndarray | None = None, legal: np.ndarray | None = None) -> np.ndarray:
+    def act(
+        self, obs: Any, episode_start: np.ndarray | None = None, action_mask: np.ndarray | None = None
+    ) -> np.ndarray:
         """The environments' actions `[N]` or `[N, A]` for their observations `[N, ...]`; arguments as of `decide`."""
-        return self.decide(obs, start, legal).actions
+        return self.decide(obs, episode_start, action_mask).actions
 
-    def decide(self, obs: Any, start: np.ndarray | None = None, legal: np.ndarray | None = None) -> Decision:
+    def decide(
+        self, obs: Any, episode_start: np.ndarray | None = None, action_mask: np.ndarray | None = None
+    ) -> Decision:
         """The environments' actions for their observations `[N, ...]`, and the policy's values and distribution.
 
         Observations of several parts are dictionaries or tuples of arrays `[N, ...]`, or the vectors that the network
-        takes. For networks with memory, `start [N]` marks the first observations of episodes; None means that no
-        episode has started since `reset`. `legal [N, A]` marks the legal choices. Raises `ConfigError` if `obs` has
-        another shape.
+        takes. For networks with memory, `episode_start [N]` marks the first observations of episodes; None means that
+        no episode has started since `reset`. `action_mask [N, A]` marks the legal choices. Raises `ConfigError` if
+        `obs` has another shape.
         """
         obs = self._flattened(obs)
         if obs.shape[1:] != self.observation_space.shape:
@@ -119,11 +123,13 @@ class Trained:
             )
         if self._carry is None:
             self._carry, self._rows = self._agent.carry(len(obs)), len(obs)
-            start = np.ones(len(obs), bool)
+            episode_start = np.ones(len(obs), bool)
         if self._carry and len(obs) != self._rows:
             raise ConfigError(f"{len(obs)} observations, and there were {self._rows}: call reset() before others")
-        start = np.zeros(len(obs), bool) if start is None else np.asarray(start, bool)
-        decision, self._carry = self._agent.decide(self._step, Seen(obs, legal=legal), start, self._carry)
+        episode_start = np.zeros(len(obs), bool) if episode_start is None else np.asarray(episode_start, bool)
+        decision, self._carry = self._agent.decide(
+            self._step, PolicyInput(obs, action_mask=action_mask), episode_start, self._carry
+        )
         self._step += 1
         return replace(decision, actions=decision.actions + first_action(self.action_space))
 
@@ -132,7 +138,7 @@ class Trained:
         space, several = self.observation_space, isinstance(obs, dict | tuple)
         if not several and np.shape(obs)[1:] == space.shape:
             return np.asarray(obs)
-        if not isinstance(space, Flattened) or space.flatten is None:
+        if not isinstance(space, FlattenedBox) or space.flatten is None:
             if several:
                 raise ConfigError(
                     f"observations of several parts: expected one array [N, ...] with ... = {space.shape}"
@@ -154,7 +160,7 @@ class Trained:
         """
         if min(episodes, num_envs) < 1:
             raise ConfigError(f"episodes={episodes}, num_envs={num_envs}: must be at least 1")
-        env = on_host(make_env(self.config.backend, self.config.task.at_least(min(num_envs, episodes))))
+        env = to_vector_env(make_env(self.config.backend, self.config.task.with_num_envs(min(num_envs, episodes))))
         try:
             played = sorted(play(env, self._agent, episodes, self._seed), key=lambda e: (e.env, e.step))
             return np.array([episode.episode_return for episode in played])
@@ -162,7 +168,7 @@ class Trained:
             env.close()
 
 
-def _is_single(space: Flattened, obs: Any) -> bool:
+def _is_single(space: FlattenedBox, obs: Any) -> bool:
     """Whether `obs` is the observation of one environment, flattened or in its parts, without an axis for it."""
     if isinstance(obs, np.ndarray) and obs.shape == space.shape:
         return True

@@ -22,10 +22,10 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import is_complete, read_json
 from ppo_bench.common.progress import duration
 from ppo_bench.runs.results import (
-    ERROR,
-    FILES,
+    ERROR_FILE,
+    RUN_FILES,
     error_of,
-    in_use,
+    is_in_use,
     number_or_none,
     progress_of,
     recent_return,
@@ -99,9 +99,9 @@ class Watched:
     def rows(self) -> list[RunRow]:
         """A row for each run, running ones first."""
         seen, self._seen = self._seen, {}
-        for folder in run_folders(self._folder, (*FILES, "checkpoints")):  # a run that starts has only that
-            held = in_use(folder)
-            now = held, *(_changed(folder / name) for name in (*FILES, ERROR))
+        for folder in run_folders(self._folder, (*RUN_FILES, "checkpoints")):  # a run that starts has only that
+            held = is_in_use(folder)
+            now = held, *(_changed(folder / name) for name in (*RUN_FILES, ERROR_FILE))
             before, row = seen.get(folder, (None, None))
             self._seen[folder] = (now, row if row and now == before else look(folder, held))
         states = list(STATES)

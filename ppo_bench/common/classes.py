@@ -9,7 +9,7 @@ from typing import Any
 from ppo_bench.common.errors import ConfigError, one_line
 
 
-def class_named(key: str, target: object, kind: type = object) -> Any:
+def import_class(key: str, target: object, kind: type = object) -> Any:
     """The class that `target`, of the form `package.module.Class`, names.
 
     Raises `ConfigError` if it cannot be imported or is no subclass of `kind`; `key` is the key in its message.

@@ -15,11 +15,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from ppo_bench.common.errors import ConfigError, Failed, Interrupted, Lost, failure_of
-from ppo_bench.common.values import quoted
+from ppo_bench.common.errors import ConfigError, RankLostError, RunError, RunInterrupted, as_run_error
+from ppo_bench.common.values import quote
 
-LOST = 75
-EXIT_CODES: dict[type[Exception], int] = {ConfigError: 2, Lost: LOST, Failed: 1, Interrupted: 130}
+EXIT_RANK_LOST = 75
+EXIT_CODES: dict[type[Exception], int] = {
+    ConfigError: 2,
+    RankLostError: EXIT_RANK_LOST,
+    RunError: 1,
+    RunInterrupted: 130,
+}
 
 
 class _HelpShown(SystemExit):
@@ -34,7 +39,7 @@ class Parser(argparse.ArgumentParser):
         raise _HelpShown(status)
 
     def add_overrides(self, words: str = "") -> None:
-        """Add the arguments that `overrides_of` reads: configuration overrides, and `--config-dir`.
+        """Add the arguments that `parse_overrides` reads: configuration overrides, and `--config-dir`.
 
         `words` is the help text of the overrides.
         """
@@ -46,17 +51,17 @@ class Parser(argparse.ArgumentParser):
         raise ConfigError(f"{message}; {self.prog} --help lists what there is")
 
 
-def overrides_of(options: argparse.Namespace) -> list[str]:
+def parse_overrides(options: argparse.Namespace) -> list[str]:
     """The overrides, preceded by a search path for `--config-dir`. Raises `ConfigError` if that folder is missing."""
     if options.config_dir is None:
         return list(options.overrides)
     folder = Path(options.config_dir).expanduser()
     if not folder.is_dir():
         raise ConfigError(f"--config-dir {options.config_dir}: there is no such folder")
-    return [f"hydra.searchpath=[{quoted(f'file://{folder.resolve()}')}]", *options.overrides]
+    return [f"hydra.searchpath=[{quote(f'file://{folder.resolve()}')}]", *options.overrides]
 
 
-def find_modules_here() -> None:
+def add_cwd_to_path() -> None:
     """Let Python find modules in the current folder, as `python -m` does."""
     if not sys.flags.safe_path:
         sys.path.insert(0, os.getcwd())
@@ -74,7 +79,7 @@ def exit_code(main: Callable[[list[str]], int], arguments: list[str]) -> int:
     except Exception as error:
         if isinstance(error, BrokenPipeError) and _nobody_reads():
             return 1
-        if not is_one_line(error):
+        if not is_user_error(error):
             raise
         code = next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1)
         said: object = error
@@ -88,12 +93,12 @@ def exit_code(main: Callable[[list[str]], int], arguments: list[str]) -> int:
     except _HelpShown:
         raise
     except SystemExit as error:  # of code that is not ppo_bench's
-        return _fail(1, failure_of("the command", error))
+        return _fail(1, as_run_error("the command", error))
     except KeyboardInterrupt:
         return _fail(130, "stopped at once")
 
 
-def is_one_line(error: Exception) -> bool:
+def is_user_error(error: Exception) -> bool:
     """Whether `exit_code` prints the error as one line, because its message says what to change."""
     return isinstance(error, (*EXIT_CODES, OSError)) or _out_of_memory(error)
 

@@ -18,11 +18,11 @@ class ConfigError(ValueError):
     """An error in what the user asked for, found before anything has started. The program ends with exit code 2."""
 
 
-class Failed(Exception):
+class RunError(Exception):
     """A failure of a run or a command in progress; saved files are kept. The program ends with exit code 1."""
 
 
-class FailedRuns(Failed):
+class FailedRuns(RunError):
     """The failure of some of the runs that a program trains; the others can go on without them."""
 
     def __init__(self, reasons: Mapping[int, str]) -> None:
@@ -35,11 +35,11 @@ class FailedRuns(Failed):
         return FailedRuns, (self.reasons,)
 
 
-class Lost(Failed):
+class RankLostError(RunError):
     """The loss of another machine that shares a training. The program ends with exit code 75: try again."""
 
 
-class Interrupted(Exception):
+class RunInterrupted(Exception):
     """A stop on request, by a signal, between two iterations. The program ends with exit code 130."""
 
 
@@ -61,22 +61,22 @@ def one_line(said: object) -> str:
     return " ".join(str(said).split())
 
 
-def failure_of(what: str, error: BaseException) -> Failed:
+def as_run_error(what: str, error: BaseException) -> RunError:
     """Failure of `what`, the code of a user, which raised `error`; it names the line, but none of Python's library."""
     said, frames = one_line(error), traceback.extract_tb(error.__traceback__)
     raised = f"{type(error).__name__}: {said}" if said else type(error).__name__
     library = (sysconfig.get_path("stdlib"), "<")
     place = [f for f in frames if not f.filename.startswith(library) or "site-packages" in f.filename][-1]
-    return Failed(f"{what} raises {raised} ({place.filename}, line {place.lineno})")
+    return RunError(f"{what} raises {raised} ({place.filename}, line {place.lineno})")
 
 
 @contextmanager
-def exits_are_failures(what: str) -> Iterator[None]:
-    """A context in which `sys.exit`, called by `what`, raises `Failed` and does not end the program."""
+def exit_as_error(what: str) -> Iterator[None]:
+    """A context in which `sys.exit`, called by `what`, raises `RunError` and does not end the program."""
     try:
         yield
     except SystemExit as error:
-        raise failure_of(what, error) from error
+        raise as_run_error(what, error) from error
 
 
 def nearest(word: str, known: Iterable[str]) -> list[str]:

@@ -48,7 +48,7 @@ def jsonable(value: Any) -> Any:
     return value
 
 
-def chosen_folders(folders: Sequence[Path], rerun: bool) -> list[Path]:
+def resolve_folders(folders: Sequence[Path], rerun: bool) -> list[Path]:
     """`folders`, or with `rerun` the first `<folder>-rerun<n>`, n = 2, 3, ..., that are not all complete.
 
     The result does not depend on whether `folders` exist, so that the same command resumes the rerun that it started.
@@ -79,14 +79,14 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 def write_safely(path: Path, data: bytes) -> None:
     """Write a file and flush it to disk. Raises `OSError` with the file's name."""
-    with naming(path), open(path, "wb") as file:
+    with name_in_errors(path), open(path, "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
+def name_in_errors(path: Path) -> Iterator[None]:
     """A context in which every `OSError` names `path`."""
     try:
         yield

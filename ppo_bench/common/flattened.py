@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from gymnasium import spaces
 
 
-class Placed(NamedTuple):
+class FlattenedArray(NamedTuple):
     """An array within flattened observations."""
 
     start: int
@@ -21,7 +21,7 @@ class Placed(NamedTuple):
         return self.start + math.prod(self.shape)
 
 
-class Flattened(spaces.Box):
+class FlattenedBox(spaces.Box):
     """A flat `Box` that knows the arrays in it, in their order. A choice is the array of its one-hot vector."""
 
     def __init__(
@@ -32,27 +32,27 @@ class Flattened(spaces.Box):
         `flatten` makes vectors `[N, D]` from arrays `[N, ...]` of the spaces, in their dictionaries and tuples.
         """
         super().__init__(box.low, box.high, box.shape, box.dtype)
-        arrays: list[Placed] = []
+        arrays: list[FlattenedArray] = []
         named = parts if isinstance(parts, Mapping) else {str(place): part for place, part in enumerate(parts)}
         self.names = tuple(named)
         for part in named.values():
             shape = part.shape if isinstance(part, spaces.Box) else (spaces.flatdim(part),)
-            arrays.append(Placed(arrays[-1].stop if arrays else 0, shape))
+            arrays.append(FlattenedArray(arrays[-1].stop if arrays else 0, shape))
         self.arrays = tuple(arrays)
         self.flatten = flatten
 
 
-def leaves(space: Any) -> list[Any]:
+def leaf_spaces(space: Any) -> list[Any]:
     """The spaces within nested dictionaries and tuples, in the order of gymnasium's `flatten`."""
-    return list(named_leaves(space).values())
+    return list(leaf_spaces_by_name(space).values())
 
 
-def named_leaves(space: Any, name: str = "") -> dict[str, Any]:
+def leaf_spaces_by_name(space: Any, name: str = "") -> dict[str, Any]:
     """The spaces within nested dictionaries and tuples, by their keys and places with colons between them."""
     if not isinstance(space, spaces.Dict | spaces.Tuple):
         return {name: space}
     parts = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
-    named = [named_leaves(part, f"{name}:{key}" if name else str(key)) for key, part in parts]
+    named = [leaf_spaces_by_name(part, f"{name}:{key}" if name else str(key)) for key, part in parts]
     return {name: leaf for leaves in named for name, leaf in leaves.items()}
 
 
@@ -64,6 +64,6 @@ def is_text(space: Any) -> bool:
 def can_flatten(space: Any) -> bool:
     """Whether gymnasium flattens observations of `space` to one vector, and none of its parts are texts."""
     try:
-        return bool(space.is_np_flattenable) and not any(is_text(leaf) for leaf in leaves(space))
+        return bool(space.is_np_flattenable) and not any(is_text(leaf) for leaf in leaf_spaces(space))
     except NotImplementedError:  # a kind of space that gymnasium does not know
         return False

@@ -14,13 +14,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 PLAIN_INTERVAL_SECONDS = 5.0
-MOST_OF_NAME = 20
+MAX_NAME_LENGTH = 20
 """Maximum number of characters of a name, so that a line with bar, steps, return, speed and time fits 80 columns."""
 FIRST_ESTIMATE = 3
 """First iteration that shows the remaining time; earlier ones include compilation."""
 
 
-def say(message: str) -> None:
+def print_status(message: str) -> None:
     """Print one line to stderr. A closed pipe or a terminal that has gone is no error."""
     with suppress(OSError):
         print(f"ppo_bench: {message}", file=sys.stderr, flush=True)
@@ -72,11 +72,11 @@ class ProgressDisplay:
             self._live.update(self._task, completed=global_step, status=f"{steps}  {shown}")
         elif time.monotonic() - self._last_line >= PLAIN_INTERVAL_SECONDS or global_step >= self._total_steps:
             self._last_line = time.monotonic()
-            say(f"{self._title}  step {global_step:,} of {self._total_steps:,}  {shown}")
+            print_status(f"{self._title}  step {global_step:,} of {self._total_steps:,}  {shown}")
 
 
 def _cut(name: str) -> str:
-    return name if len(name) <= MOST_OF_NAME else f"{name[: MOST_OF_NAME - 1]}\N{HORIZONTAL ELLIPSIS}"
+    return name if len(name) <= MAX_NAME_LENGTH else f"{name[: MAX_NAME_LENGTH - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def _rounded(steps: int) -> str:

@@ -13,23 +13,23 @@ from typing import Any, NamedTuple
 import orjson
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.files import naming
+from ppo_bench.common.files import name_in_errors
 
 TAIL_BYTES = 65_536
 """Number of bytes at the end of a file that `last_rows` reads."""
 
 
-class Mark(NamedTuple):
+class FilePosition(NamedTuple):
     """A position in a JSON-lines file: its length at that time, and the digest of the content up to there."""
 
     length_bytes: int = 0
     sha256: str = hashlib.sha256().hexdigest()
 
 
-NO_ROWS = Mark()
+NO_ROWS = FilePosition()
 
 
-def check_rows(path: Path, mark: Mark) -> None:
+def check_rows(path: Path, mark: FilePosition) -> None:
     """Raise `ConfigError` unless the file still begins with the content that `mark` describes."""
     kept = _start_of(path, mark)
     if hashlib.sha256(kept).hexdigest() != mark.sha256:
@@ -37,7 +37,7 @@ def check_rows(path: Path, mark: Mark) -> None:
         raise ConfigError(f"{path} {lacks} that its checkpoint counts; rerun=true starts the run afresh beside it")
 
 
-def _start_of(path: Path, mark: Mark) -> bytes:
+def _start_of(path: Path, mark: FilePosition) -> bytes:
     try:
         with open(path, "rb") as file:
             return file.read(mark.length_bytes)
@@ -53,7 +53,7 @@ class Rows:
     NaN and infinities, which JSON does not have, become null; NumPy's numbers become floats.
     """
 
-    def __init__(self, path: Path, mark: Mark) -> None:
+    def __init__(self, path: Path, mark: FilePosition) -> None:
         self._path = path
         self._digest = hashlib.sha256(_start_of(path, mark))
         path.touch()
@@ -69,17 +69,17 @@ class Rows:
     def write(self) -> None:
         """Append the rows that wait, and pass them to the operating system."""
         data, self._waiting = b"".join(self._waiting), []
-        with naming(self._path):
+        with name_in_errors(self._path):
             if data and self._file.write(data) != len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._digest.update(data)
 
-    def mark(self) -> Mark:
+    def mark(self) -> FilePosition:
         """Flush all rows to disk, and return the position after the last one."""
         self.write()
-        with naming(self._path):
+        with name_in_errors(self._path):
             os.fsync(self._file.fileno())
-        return Mark(self._file.tell(), self._digest.hexdigest())
+        return FilePosition(self._file.tell(), self._digest.hexdigest())
 
     def close(self) -> None:
         """Write the rows that wait, and close the file."""

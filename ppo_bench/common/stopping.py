@@ -39,7 +39,7 @@ def stop_requests() -> Iterator[list[int]]:
 
 
 @contextmanager
-def stop_signals_withheld() -> Iterator[None]:
+def defer_stop_signals() -> Iterator[None]:
     """A context in which `STOP_SIGNALS` wait until its end.
 
     A process that is started in it begins with them blocked, and receives them once it unblocks them. Blocking is not

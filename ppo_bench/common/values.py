@@ -40,27 +40,27 @@ def check_ranges(values: Any, prefix: str = "") -> None:
             raise ConfigError(f"{key}={value}: {each.metadata['range'].words}")
 
 
-def younger(default: Any, metadata: Mapping[str, Any] | None = None) -> Any:
+def added_field(default: Any, metadata: Mapping[str, Any] | None = None) -> Any:
     """A dataclass field that was added later, with a default that equals the earlier behaviour.
 
     At its default the field is left out of the configuration's hash, so that the folders of older runs stay valid.
     """
-    metadata = {"younger": default, **(metadata or {})}
+    metadata = {"added_field": default, **(metadata or {})}
     if isinstance(default, list):
         return field(default_factory=default.copy, metadata=metadata)
     return field(default=default, metadata=metadata)
 
 
-NOT_TRAINED: dict[str, Any] = {"not_trained": True}
+NOT_HASHED: dict[str, Any] = {"not_hashed": True}
 """Metadata of a dataclass field that does not change what is trained, and so is no part of the configuration's hash."""
 
 
-def younger_defaults(cls: type) -> dict[str, Any]:
-    """The defaults of a dataclass's `younger` fields: the values of runs that do not name them."""
-    return {f.name: f.metadata["younger"] for f in fields(cls) if "younger" in f.metadata}
+def added_field_defaults(cls: type) -> dict[str, Any]:
+    """The defaults of a dataclass's `added_field` fields: the values of runs that do not name them."""
+    return {f.name: f.metadata["added_field"] for f in fields(cls) if "added_field" in f.metadata}
 
 
-def env_of(config: Mapping[str, Any]) -> tuple[str, str]:
+def env_name_and_id(config: Mapping[str, Any]) -> tuple[str, str]:
     """Name and id of a configuration's environment; an `env.id` equal to the id in its file changes neither."""
     env = config["env"]
     own = env["ids"].get(config["backend"]["name"])
@@ -72,7 +72,7 @@ def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:8]
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """`text` in quotes, as Hydra's grammar reads it."""
     # Backslashes are doubled before a quote alone, the closing one included.
     escaped = re.sub(r"(\\*)('|$)", lambda found: 2 * found[1] + ("\\'" if found[2] else ""), text)

@@ -11,25 +11,25 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ppo_bench.common.errors import ConfigError, Failed
-from ppo_bench.common.launched import become_rank
-from ppo_bench.common.stopping import STOP_SIGNALS, stop_signals_withheld
+from ppo_bench.common.errors import ConfigError, RunError
+from ppo_bench.common.rank_info import set_rank_variables
+from ppo_bench.common.stopping import STOP_SIGNALS, defer_stop_signals
 
 SECONDS_TO_END = 5.0
 
-Serve = Callable[..., Generator[Any, Any, None]]
+WorkerFunction = Callable[..., Generator[Any, Any, None]]
 """The function of a worker: a generator that is sent messages and yields answers, or None where it has no answer."""
 
 
 class Worker:
     """The parent's handle of a spawned process that runs `serve(*arguments)`; errors call the process `name`."""
 
-    def __init__(self, name: str, serve: Serve, *arguments: Any) -> None:
+    def __init__(self, name: str, serve: WorkerFunction, *arguments: Any) -> None:
         spawn = multiprocessing.get_context("spawn")
         self._name = name
         self._connection, theirs = spawn.Pipe()
         self._process = spawn.Process(target=_work, args=(theirs, serve, arguments))
-        with stop_signals_withheld():  # so that Ctrl-C does not interrupt its imports
+        with defer_stop_signals():  # so that Ctrl-C does not interrupt its imports
             self._process.start()
         theirs.close()
 
@@ -39,15 +39,16 @@ class Worker:
             self._connection.send(message)
 
     def answer(self) -> Any:
-        """Wait for the next answer. Raises the worker's own `ConfigError` or `Failed`, and `Failed` if it has ended."""
+        """Wait for the next answer. Raises the worker's own `ConfigError` or `RunError`, and `RunError` if it has
+        ended."""
         try:
             answer = self._connection.recv()
         except (EOFError, OSError) as error:
             self._process.join(SECONDS_TO_END)
             code = self._process.exitcode or 0
             why = f"was killed by {signal.Signals(-code).name}" if code < 0 else "ended; its own error stands above"
-            raise Failed(f"the process of {self._name} {why}") from error
-        if isinstance(answer, ConfigError | Failed):
+            raise RunError(f"the process of {self._name} {why}") from error
+        if isinstance(answer, ConfigError | RunError):
             raise answer
         return answer
 
@@ -62,7 +63,7 @@ class Worker:
 class RankWorkers:
     """A worker for each rank of a training on this machine, which get the same messages; one alone without ranks."""
 
-    def __init__(self, name: str, count: int, serve: Serve, *arguments: Any) -> None:
+    def __init__(self, name: str, count: int, serve: WorkerFunction, *arguments: Any) -> None:
         self._folder = TemporaryDirectory(prefix="ppo_bench-")
         store = str(Path(self._folder.name, "store"))
         ranks = [(rank, count, store) for rank in range(count)] if count > 1 else [None]
@@ -84,14 +85,14 @@ class RankWorkers:
         self._folder.cleanup()
 
 
-def _serve_rank(rank: tuple[int, int, str] | None, serve: Serve, arguments: tuple[Any, ...]) -> Any:
+def _serve_rank(rank: tuple[int, int, str] | None, serve: WorkerFunction, arguments: tuple[Any, ...]) -> Any:
     if rank:
-        become_rank(*rank)
+        set_rank_variables(*rank)
     return serve(*arguments)
 
 
-def _work(connection: Connection, serve: Serve, arguments: tuple[Any, ...]) -> None:
-    leave_ctrl_c_to_parent()
+def _work(connection: Connection, serve: WorkerFunction, arguments: tuple[Any, ...]) -> None:
+    ignore_sigint()
     try:
         answers = serve(*arguments)
         answer = next(answers)
@@ -99,13 +100,13 @@ def _work(connection: Connection, serve: Serve, arguments: tuple[Any, ...]) -> N
             if answer is not None:
                 connection.send(answer)
             answer = answers.send(connection.recv())
-    except (ConfigError, Failed) as error:
+    except (ConfigError, RunError) as error:
         connection.send(error)
     except (EOFError, BrokenPipeError, ConnectionResetError):  # the parent has ended or closed the connection
         pass
 
 
-def leave_ctrl_c_to_parent() -> None:
+def ignore_sigint() -> None:
     """Ignore Ctrl-C in this process, which its parent has started with stop signals withheld and will end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)

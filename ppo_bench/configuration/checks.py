@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from ppo_bench.algorithms.base import NUMBERS, Hyperparameters
+from ppo_bench.algorithms.base import VMAPPABLE_HYPERPARAMETERS, Hyperparameters
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.values import check_ranges
 from ppo_bench.configuration.config import Config
@@ -71,8 +71,12 @@ def _check_game(config: Config) -> None:
 
 
 def _check_grid(config: Config) -> None:
-    """Raise `ConfigError` unless `grid` has different values in their ranges, of `NUMBERS` alone."""
-    ranges = {f"ppo.{each.name}": each.metadata["range"] for each in fields(config.ppo) if each.name in NUMBERS}
+    """Raise `ConfigError` unless `grid` has different values in their ranges, of `VMAPPABLE_HYPERPARAMETERS` alone."""
+    ranges = {
+        f"ppo.{each.name}": each.metadata["range"]
+        for each in fields(config.ppo)
+        if each.name in VMAPPABLE_HYPERPARAMETERS
+    }
     for key, values in (config.root.grid or {}).items():
         if key not in ranges:
             raise ConfigError(

@@ -1,4 +1,4 @@
-"""A checked configuration and everything derived from it: task, network, problem, identity and folders."""
+"""A checked configuration and everything derived from it: task, network, training spec, identity and folders."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 
 from ppo_bench.algorithms.base import Algorithm, Hyperparameters
 from ppo_bench.common.errors import ConfigError, require
-from ppo_bench.common.files import chosen_folders
-from ppo_bench.common.launched import launched
-from ppo_bench.common.own_code import configured_objects, configured_own_code
-from ppo_bench.common.values import digest, env_of, file_name
+from ppo_bench.common.files import resolve_folders
+from ppo_bench.common.rank_info import read_rank_info
+from ppo_bench.common.user_code import configured_objects, configured_user_code
+from ppo_bench.common.values import digest, env_name_and_id, file_name
 from ppo_bench.configuration.compose import key_of
 from ppo_bench.configuration.identity import identity
 from ppo_bench.configuration.schema import RootSchema
 from ppo_bench.envs.base import Backend, GraphEnv, Task, VectorEnv
 from ppo_bench.networks.network import Network, NetworkSpec
 from ppo_bench.runners import checkpoint
-from ppo_bench.runners.base import Framework, Problem
-from ppo_bench.runners.seeds import named_run
-from ppo_bench.tuning.cores import cores_here
+from ppo_bench.runners.base import Framework, TrainingSpec
+from ppo_bench.runners.seeds import describe_run
+from ppo_bench.tuning.cores import num_available_cores
 from ppo_bench.tuning.machine import has_nvidia_gpu
 from ppo_bench.tuning.switches import Tuning
 
@@ -111,11 +111,11 @@ class Config:
 
     def _require_devices(self) -> None:
         """Raise `ConfigError` if this machine's devices are its CPU's and it has fewer cores than devices."""
-        told, cores = launched(), cores_here()
+        rank_info, cores = read_rank_info(), num_available_cores()
         devices = self.root.devices
-        if told:
-            devices //= told.nodes
-            cores *= told.local_world_size if told.own_cores else 1
+        if rank_info:
+            devices //= rank_info.nodes
+            cores *= rank_info.local_world_size if rank_info.own_cores else 1
         if devices > cores and (self.root.device == "cpu" or not has_nvidia_gpu()):
             raise ConfigError(
                 f"devices={devices}: each takes a core of a CPU, and there are {cores}; use at most {cores}"
@@ -126,14 +126,14 @@ class Config:
         """Number of processes that share a training: one for each device, or one for each machine."""
         if self.framework.process_per_device:
             return self.root.devices
-        told = launched()
-        return told.world_size if told else 1
+        rank_info = read_rank_info()
+        return rank_info.world_size if rank_info else 1
 
     @property
     def rank(self) -> int:
         """Index of this process among those that share the training; 0 has the run's folder."""
-        told = launched()
-        return told.rank if told and self.processes > 1 else 0
+        rank_info = read_rank_info()
+        return rank_info.rank if rank_info and self.processes > 1 else 0
 
     @property
     def devices_here(self) -> int:
@@ -176,7 +176,7 @@ class Config:
         if env.id is None and self.backend.name not in env.ids:
             offered = ", ".join(f"backend={name}" for name in sorted(env.ids))
             raise ConfigError(f"env={env.name} is not offered by backend={self.backend.name}; it is by {offered}")
-        name, env_id = env_of(self.resolved)
+        name, env_id = env_name_and_id(self.resolved)
         return Task(
             name,
             env_id,
@@ -210,10 +210,10 @@ class Config:
         network.require("flax" if self.framework.library == "jax" else "torch")
         return network
 
-    def problem(self, env: VectorEnv | GraphEnv) -> Problem:
-        """The problem that a runner is built from, with the environments `env`. Raises `ConfigError`."""
+    def training_spec(self, env: VectorEnv | GraphEnv) -> TrainingSpec:
+        """The specification that a runner is built from, with the environments `env`. Raises `ConfigError`."""
         network, root = self.network_for(env), self.root
-        return Problem(
+        return TrainingSpec(
             env,
             network,
             self.algorithm,
@@ -247,7 +247,7 @@ class Config:
     @property
     def named(self) -> str:
         """Words that tell this run from those of the same program."""
-        return named_run(self.own, self.root.seed)
+        return describe_run(self.own, self.root.seed)
 
     def _run(self, values: dict[str, float], seed: int) -> Config:
         """Configuration of one of several runs, as if it were trained alone; `values` are by the keys of `grid`."""
@@ -268,13 +268,13 @@ class Config:
     @property
     def folders(self) -> list[Path]:
         """Folders of the command's runs, as `rerun` chooses them now."""
-        return chosen_folders([config.run_folder for config in self.of_each_run()], self.root.rerun)
+        return resolve_folders([config.run_folder for config in self.of_each_run()], self.root.rerun)
 
     @cached_property
     def identity(self) -> dict[str, Any]:
         """The identity of the experiment, without the seed; see ppo_bench/configuration/identity.py."""
         loaded = checkpoint.digest(self.source.arrays) if self.source else None
-        return identity(self.trained, self.task.id, loaded, configured_own_code(self.trained_objects))
+        return identity(self.trained, self.task.id, loaded, configured_user_code(self.trained_objects))
 
     @property
     def trained_objects(self) -> list[str]:

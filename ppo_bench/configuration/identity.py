@@ -1,6 +1,6 @@
 """Identity of an experiment: what determines what is trained. Its hash is part of the run folder's name.
 
-It is the composed configuration without the keys whose fields are `not_trained`, and without `younger` keys at their
+It is the composed configuration without the keys whose fields are `not_hashed`, and without `added_field` keys at their
 defaults, and three digests: of the checkpoint that the run starts from, of the user's own code, and the revision.
 """
 
@@ -29,7 +29,7 @@ def trained(node: DictConfig) -> dict[str, Any]:
     return {
         key: trained(node[key]) if isinstance(plain[key], dict) else plain[key]
         for key in plain
-        if "not_trained" not in about.get(key, ()) and plain[key] != about.get(key, {}).get("younger", ...)
+        if "not_hashed" not in about.get(key, ()) and plain[key] != about.get(key, {}).get("added_field", ...)
     }
 
 

@@ -21,7 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import jsonable, read_json
-from ppo_bench.common.values import quoted
+from ppo_bench.common.values import quote
 from ppo_bench.configuration.checks import check_values
 from ppo_bench.configuration.compose import (
     compose_root,
@@ -60,7 +60,7 @@ def composed_config(job: DictConfig, hydra: Any) -> Config:
         raise ConfigError(f"this experiment is a sweep over {keys}: run it by -m, or give them one value each")
     found: Any = search_path(list(hydra.overrides.hydra))
     if folder := config_dir(hydra):
-        found = [f"hydra.searchpath=[{quoted(f'file://{folder}')}]"]
+        found = [f"hydra.searchpath=[{quote(f'file://{folder}')}]"]
     cls: Any = OmegaConf.get_type(job)
     config = _checked(values_of(job), cls, (*found, *overrides))
     if any(part.startswith(".") for part in Path(config.root.name).parts):

@@ -20,9 +20,9 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from ppo_bench.algorithms.base import Hyperparameters
-from ppo_bench.common.classes import class_named
+from ppo_bench.common.classes import import_class
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.values import AT_LEAST_1, NOT_NEGATIVE, NOT_TRAINED, POSITIVE, within, younger
+from ppo_bench.common.values import AT_LEAST_1, NOT_HASHED, NOT_NEGATIVE, POSITIVE, added_field, within
 from ppo_bench.envs.base import Atari
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.networks.own import Own
@@ -71,18 +71,18 @@ RECORDABLE = within(_can_be_recorded, "the keys of a mapping must be all names, 
 class EnvSchema:
     """`env`; see conf/env/cartpole.yaml. An identity has the id that its backend takes in place of these names."""
 
-    name: str = field(metadata=NOT_TRAINED | NOT_EMPTY)
-    ids: dict[str, str] = field(metadata=NOT_TRAINED)
-    id: str | None = field(metadata=NOT_TRAINED | NOT_EMPTY)
+    name: str = field(metadata=NOT_HASHED | NOT_EMPTY)
+    ids: dict[str, str] = field(metadata=NOT_HASHED)
+    id: str | None = field(metadata=NOT_HASHED | NOT_EMPTY)
     atari: Any
     kwargs: dict[str, Any] | None = field(metadata=RECORDABLE)
     wrappers: list[Any] = field(metadata=RECORDABLE)
-    info: list[str] = field(metadata=NOT_TRAINED)
-    game: str | None = field(default=None, metadata=NOT_TRAINED | NOT_EMPTY)
-    mode: str | None = field(default=None, metadata=NOT_TRAINED)
-    rescale_actions: bool = younger(False)
-    observe: list[int] = younger([])  # noqa: RUF009 (a field of its own)
-    players: int = younger(1, AT_LEAST_1)
+    info: list[str] = field(metadata=NOT_HASHED)
+    game: str | None = field(default=None, metadata=NOT_HASHED | NOT_EMPTY)
+    mode: str | None = field(default=None, metadata=NOT_HASHED)
+    rescale_actions: bool = added_field(False)
+    observe: list[int] = added_field([])  # noqa: RUF009 (a field of its own)
+    players: int = added_field(1, AT_LEAST_1)
 
 
 @dataclass
@@ -90,9 +90,9 @@ class CheckpointSchema:
     """`checkpoint`; see conf/config.yaml. An identity has a digest of the checkpoint that `load` names."""
 
     every_iterations: int = field(metadata=AT_LEAST_1)
-    keep: int = field(metadata=NOT_TRAINED | AT_LEAST_1)
-    load: str | None = field(metadata=NOT_TRAINED)
-    fine_tune: bool = field(default=False, metadata=NOT_TRAINED)
+    keep: int = field(metadata=NOT_HASHED | AT_LEAST_1)
+    load: str | None = field(metadata=NOT_HASHED)
+    fine_tune: bool = field(default=False, metadata=NOT_HASHED)
 
 
 @dataclass
@@ -114,20 +114,20 @@ class EvaluationSchema:
 class RootSchema:
     """The keys of conf/config.yaml; the choices of groups have schemas of their own."""
 
-    name: str = field(metadata=NOT_TRAINED | INSIDE)
-    seed: int = field(metadata=NOT_TRAINED | SEED)
-    num_seeds: int = field(metadata=NOT_TRAINED | AT_LEAST_1)
-    grid: dict[str, Any] | None = field(metadata=NOT_TRAINED)
+    name: str = field(metadata=NOT_HASHED | INSIDE)
+    seed: int = field(metadata=NOT_HASHED | SEED)
+    num_seeds: int = field(metadata=NOT_HASHED | AT_LEAST_1)
+    grid: dict[str, Any] | None = field(metadata=NOT_HASHED)
     total_timesteps: int
     precision: str = field(metadata=PRECISION)
     device: str = field(metadata=DEVICE)
-    devices: int = field(metadata=NOT_TRAINED | AT_LEAST_1)
-    collective_timeout_seconds: float = field(metadata=NOT_TRAINED | POSITIVE)
-    rerun: bool = field(metadata=NOT_TRAINED)
-    outputs: str = field(metadata=NOT_TRAINED | FOLDER)
+    devices: int = field(metadata=NOT_HASHED | AT_LEAST_1)
+    collective_timeout_seconds: float = field(metadata=NOT_HASHED | POSITIVE)
+    rerun: bool = field(metadata=NOT_HASHED)
+    outputs: str = field(metadata=NOT_HASHED | FOLDER)
     checkpoint: CheckpointSchema
-    video: VideoSchema = field(metadata=NOT_TRAINED)
-    evaluation: EvaluationSchema = field(metadata=NOT_TRAINED)
+    video: VideoSchema = field(metadata=NOT_HASHED)
+    evaluation: EvaluationSchema = field(metadata=NOT_HASHED)
     env: EnvSchema
     ppo: Any
     framework: Any
@@ -135,7 +135,7 @@ class RootSchema:
     network: Any
     algorithm: Any
     tuning: Any
-    tracker: dict[str, Any] = field(metadata=NOT_TRAINED)
+    tracker: dict[str, Any] = field(metadata=NOT_HASHED)
 
 
 def schemas_of(values: Mapping[str, Any]) -> DictConfig:
@@ -149,7 +149,7 @@ def schemas_of(values: Mapping[str, Any]) -> DictConfig:
             raise ConfigError(f"env.atari={atari}: it has keys with values, as in conf/env/atari.yaml")
         OmegaConf.update(schemas, "env.atari", OmegaConf.structured(Atari))
     for key, node in choices_in(values).items():
-        cls = class_named(f"{key}._target_", node.get("_target_")) if isinstance(node, Mapping) else None
+        cls = import_class(f"{key}._target_", node.get("_target_")) if isinstance(node, Mapping) else None
         if isinstance(cls, type) and is_dataclass(cls):
             with suppress(OmegaConfBaseException, NameError):
                 OmegaConf.update(schemas, key, choice_schema(cls))
@@ -185,5 +185,5 @@ store.store("RootSchema", with_free_keys(RootSchema, "grid", "env.kwargs"))
 store.store("Hyperparameters", with_free_keys(Hyperparameters))
 store.store("Tuning", with_free_keys(Tuning))
 for choice in CHOICES:
-    cls = class_named("_target_", choice)
+    cls = import_class("_target_", choice)
     store.store(cls.__name__, choice_schema(cls, *(["names"] if cls is Own else [])))

@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.envs.spaces import choices_of
+from ppo_bench.envs.spaces import get_num_choices
 
 MASK = "action_mask"
 """The key of the mask in `info` or in dictionary observations: an array, or a tuple with an array per component."""
@@ -36,12 +36,12 @@ class ActionMasks(gymnasium.Wrapper[Any, Any, Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """See `gymnasium.Env.reset`."""
         obs, info = self.env.reset(seed=seed, options=options)
-        return self._without_mask(obs), info | {MASK: (mask_of(self.env, obs, info),)}
+        return self._without_mask(obs), info | {MASK: (find_action_mask(self.env, obs, info),)}
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """See `gymnasium.Env.step`."""
         obs, reward, terminated, truncated, info = self.env.step(action)
-        mask = None if terminated or truncated else mask_of(self.env, obs, info)
+        mask = None if terminated or truncated else find_action_mask(self.env, obs, info)
         return self._without_mask(obs), reward, terminated, truncated, info | {MASK: (mask,)}
 
     def _without_mask(self, obs: Any) -> Any:
@@ -51,12 +51,12 @@ class ActionMasks(gymnasium.Wrapper[Any, Any, Any, Any]):
         return obs[self._keys[0]] if len(self._keys) == 1 else {key: obs[key] for key in self._keys}
 
 
-def with_masks(env: Any, in_info: bool) -> Any:
+def add_action_masks(env: Any, in_info: bool) -> Any:
     """`env` with its mask in `info`; `in_info` says that it puts one there itself."""
     return ActionMasks(env) if in_info or _is_observed(env) or _has_method(env) else env
 
 
-def mask_of(env: Any, obs: Any, info: dict[str, Any]) -> Any:
+def find_action_mask(env: Any, obs: Any, info: dict[str, Any]) -> Any:
     """The mask that `env` gives: in `info`, else in the observation, else by its method; None if it gives none."""
     if MASK in info:
         return info[MASK]
@@ -65,13 +65,13 @@ def mask_of(env: Any, obs: Any, info: dict[str, Any]) -> Any:
     return env.get_wrapper_attr(METHOD)() if _has_method(env) else None
 
 
-def legal_choices(mask: Any, action_space: Any) -> np.ndarray:
+def flatten_action_mask(mask: Any, action_space: Any) -> np.ndarray:
     """The flags `[A]` of a mask, or of a tuple of masks. Raises `ValueError` if they do not fit the choices."""
     if isinstance(action_space, spaces.Box):
         raise ValueError(f"{MASK!r} is for actions that are choices, and its actions are floats")
     if mask is None:
         raise ValueError(f"it gives no {MASK!r}, which it gave at first: give it at each reset and step")
-    flags, choices = _flat(mask), int(choices_of(action_space).sum())
+    flags, choices = _flat(mask), int(get_num_choices(action_space).sum())
     if len(flags) != choices:
         raise ValueError(f"its {MASK!r} has {len(flags)} places, and its actions {choices} choices")
     return flags.astype(bool)
@@ -82,17 +82,17 @@ def masks_actions(env_id: str, env: Any) -> bool:
     _, info = env.reset(seed=0)
     if MASK in info:
         try:
-            legal_choices(info[MASK], env.action_space)
+            flatten_action_mask(info[MASK], env.action_space)
         except ValueError as error:
             raise ConfigError(f"{env_id}: {error}") from error
         return True
     env.action_space.seed(0)
     if MASK in env.step(env.action_space.sample())[4]:
-        raise ConfigError(f"{env_id}: {only_after_reset('info')}")
+        raise ConfigError(f"{env_id}: {missing_mask_message('info')}")
     return False
 
 
-def only_after_reset(info: str) -> str:
+def missing_mask_message(info: str) -> str:
     """A message about a mask that `info` of a step has and that of the reset before lacks."""
     return f"{info}[{MASK!r}] comes with a step and is missing from reset: return it from reset too"
 

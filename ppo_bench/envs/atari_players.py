@@ -51,11 +51,11 @@ class AtariPlayers:
         self._env.ale.setFloat(b"repeat_action_probability", rules.repeat_action_probability)
         self.possible_agents: list[str] = self._env.possible_agents
         players = len(self.possible_agents)
-        self._seen = np.zeros((players, SIZE, SIZE, rules.frames + players), np.uint8)
+        self._frame_stack = np.zeros((players, SIZE, SIZE, rules.frames + players), np.uint8)
         for player in range(players):
-            self._seen[player, ..., rules.frames + player] = 255
+            self._frame_stack[player, ..., rules.frames + player] = 255
         self._screens: deque[np.ndarray] = deque(maxlen=2)
-        self._space = spaces.Box(0, 255, self._seen.shape[1:], np.uint8)
+        self._space = spaces.Box(0, 255, self._frame_stack.shape[1:], np.uint8)
 
     def observation_space(self, agent: str) -> Any:
         """Observation space, which all players share."""
@@ -68,9 +68,9 @@ class AtariPlayers:
     def reset(self, seed: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Start a new game; observations and infos by player."""
         obs, infos = self._env.reset(seed=seed)
-        self._seen[..., : self._frames] = 0
+        self._frame_stack[..., : self._frames] = 0
         self._screens = deque([self._blue(obs)], 2)
-        return self._observed(), infos
+        return self._stack_frame(), infos
 
     def step(self, actions: dict[str, Any]) -> tuple[dict[str, Any], ...]:
         """Play four frames; observations, sums of rewards, terminated, truncated and infos by player."""
@@ -81,7 +81,7 @@ class AtariPlayers:
             self._screens.append(self._blue(obs))
             if all(terminations[player] or truncations[player] for player in terminations):
                 break
-        return self._observed(), rewards, terminations, truncations, infos
+        return self._stack_frame(), rewards, terminations, truncations, infos
 
     def render(self) -> np.ndarray:
         """The screen, `[H, W, 3]` uint8."""
@@ -95,12 +95,12 @@ class AtariPlayers:
     def _blue(self, obs: dict[str, np.ndarray]) -> np.ndarray:
         return obs[self.possible_agents[0]][..., BLUE]  # all players see the same screen
 
-    def _observed(self) -> dict[str, np.ndarray]:
+    def _stack_frame(self) -> dict[str, np.ndarray]:
         """Observations by player, after appending the maximum of the latest two screens as the newest frame."""
         import tinyscaler
 
         screen = np.maximum.reduce(list(self._screens))
         frame = tinyscaler.scale(np.ascontiguousarray(screen[..., None]), (SIZE, SIZE), "bilinear")
-        self._seen[..., : self._frames - 1] = self._seen[..., 1 : self._frames]
-        self._seen[..., self._frames - 1] = frame[..., 0]
-        return dict(zip(self.possible_agents, self._seen, strict=True))
+        self._frame_stack[..., : self._frames - 1] = self._frame_stack[..., 1 : self._frames]
+        self._frame_stack[..., self._frames - 1] = frame[..., 0]
+        return dict(zip(self.possible_agents, self._frame_stack, strict=True))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.values import AT_LEAST_1, within, younger
+from ppo_bench.common.values import AT_LEAST_1, added_field, within
 from ppo_bench.tuning.switches import ON, Tuning
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ DEVICES = "devices"
 """The mesh axis by which a JAX program knows the devices that share it."""
 LIBRARIES = ("jax", "torch")
 """Array libraries of the frameworks."""
-USUALLY_TOLD = {"is_success"}
+DEFAULT_INFO_KEYS = {"is_success"}
 """The `Task.info` of conf/config.yaml."""
 NO_LIMIT = 2**31 - 1
 """The `time_limit` of dynamics that never end an episode so, and EnvPool's `max_episode_steps` of such environments."""
@@ -35,33 +35,33 @@ MAX_STEPS_PER_GAME = 27_000
 """The time limit of an Atari game, in steps of four frames (108,000 frames)."""
 
 
-class Seen(NamedTuple):
+class PolicyInput(NamedTuple):
     """The inputs of a policy before it acts."""
 
     obs: Any
     """Observations `[N, ...]`; valid until the next step."""
-    acts: Any = None
+    policy_mask: Any = None
     """Flags `[N]` bool: whether the environment will use the row's action. None if it uses all but those of reset
     steps. In a turn-based game a player who is not to move passes: the policy's loss leaves that step out, the critic's
     does not."""
-    legal: Any = None
+    action_mask: Any = None
     """Flags `[N, A]` bool of the legal choices, at least one of each component; None if all are legal. Only
     environments with `masks_actions` have it; in a row that passes all are true."""
-    start: Any = None
+    episode_start: Any = None
     """Flags `[N]` bool: whether the network's memory is reset, because the step before was a reset step. The runner
     sets it; environments leave it None."""
 
-    def map(self, function: Callable[[Any], Any]) -> Seen:
+    def map(self, function: Callable[[Any], Any]) -> PolicyInput:
         """A copy with `function` applied to every array that is not None."""
-        return Seen(*(None if array is None else function(array) for array in self))
+        return PolicyInput(*(None if array is None else function(array) for array in self))
 
 
-class Step(NamedTuple):
+class EnvStep(NamedTuple):
     """The result of one step of N environments. Arrays stay valid at least until the next step.
 
     `obs [N, ...]`; `reward [N]` float32, from which the agent learns; `terminated`, `truncated`, `episode_over [N]`
     bool; `raw_reward [N]` float32, the game's own reward before clipping. `episode_over` marks the end of a whole
-    episode: it is false where only a life was lost. `acts` and `legal` belong to `obs`; see `Seen`.
+    episode: it is false where only a life was lost. `policy_mask` and `action_mask` belong to `obs`; see `PolicyInput`.
     """
 
     obs: np.ndarray
@@ -70,28 +70,28 @@ class Step(NamedTuple):
     truncated: np.ndarray
     episode_over: np.ndarray
     raw_reward: np.ndarray
-    acts: np.ndarray | None = None
-    legal: np.ndarray | None = None
+    policy_mask: np.ndarray | None = None
+    action_mask: np.ndarray | None = None
     final_obs: Any = None
     """Final observations `[N, ...]` of environments that are `GraphEnv.same_step`, in the rows where an episode ends;
     None if the step returns none. All others return them as `obs`."""
 
     @property
-    def seen(self) -> Seen:
+    def policy_input(self) -> PolicyInput:
         """The inputs of the policy after this step."""
-        return Seen(self.obs, self.acts, self.legal)
+        return PolicyInput(self.obs, self.policy_mask, self.action_mask)
 
-    def map(self, function: Callable[[Any], Any]) -> Step:
+    def map(self, function: Callable[[Any], Any]) -> EnvStep:
         """A copy with `function` applied to every array that is not None."""
         fields: Any = (None if array is None else function(array) for array in self)
-        return Step(*fields)
+        return EnvStep(*fields)
 
     @staticmethod
-    def stack(steps: Sequence[Step]) -> Step:
+    def stack(steps: Sequence[EnvStep]) -> EnvStep:
         """T steps of the same environments, stacked to arrays `[T, N, ...]`."""
         columns: Any = zip(*steps, strict=True)
         fields: Any = (None if column[0] is None else np.stack(column) for column in columns)
-        return Step(*fields)
+        return EnvStep(*fields)
 
 
 class VectorEnv(Protocol):
@@ -101,7 +101,7 @@ class VectorEnv(Protocol):
 
     - `players`: number of consecutive rows that form one game,
     - `dropped_texts`: names of the parts of observations that are texts and left out,
-    - `told`: the entries of the latest step's `info` that `Task.info` names, `[N]` each by name; NaN where an
+    - `episode_info`: the entries of the latest step's `info` that `Task.info` names, `[N]` each by name; NaN where an
       environment has no such entry,
     - `same_step`: true for a view of environments with `GraphEnv.same_step`, which only `play`
       (ppo_bench/runs/play.py) takes,
@@ -113,7 +113,7 @@ class VectorEnv(Protocol):
 
     @property
     def masks_actions(self) -> bool:
-        """Whether the environments say which choices are legal; see `Seen.legal`."""
+        """Whether the environments say which choices are legal; see `PolicyInput.action_mask`."""
 
     @property
     def observation_space(self) -> gymnasium.spaces.Box[Any]:
@@ -124,10 +124,10 @@ class VectorEnv(Protocol):
         """Action space of one environment: `Discrete`, or one-dimensional `MultiDiscrete`, `MultiBinary` or `Box` of
         floats."""
 
-    def reset(self, seeds: Sequence[int]) -> Seen:
+    def reset(self, seeds: Sequence[int]) -> PolicyInput:
         """Restart all environments, with one seed each, and return the policy's first inputs."""
 
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         """Step all environments with integer actions `[N]` or `[N, K]`, or float actions `[N, A]`.
 
         Actions of environments whose last step was done are ignored.
@@ -137,42 +137,42 @@ class VectorEnv(Protocol):
         """Release all resources."""
 
 
-EnvStep = Callable[[Any, Any], tuple[Any, Step]]
-"""See `Start.step`."""
+StepFunction = Callable[[Any, Any], tuple[Any, EnvStep]]
+"""See `ResetResult.step`."""
 
 
-class Start(NamedTuple):
+class ResetResult(NamedTuple):
     """The result of resetting a `GraphEnv`."""
 
-    step: EnvStep
-    """Step function `(state, actions [N] or [N, A]) -> (state, Step)` of arrays, to be traced into a program. If it
-    equals the `step` of an earlier start, programs compiled from the earlier one may be used again; otherwise they must
-    not."""
+    step: StepFunction
+    """Step function `(state, actions [N] or [N, A]) -> (state, EnvStep)` of arrays, to be traced into a program. If it
+    equals the `step` of an earlier result, programs compiled from the earlier one may be used again; otherwise they
+    must not."""
     state: Any
     """State of the environments: a pytree of arrays."""
-    seen: Seen
+    policy_input: PolicyInput
     """First observations and the other inputs of the policy."""
     draw: Callable[[Any, int], Any] = lambda state, num_steps: state
     """Function `(state, num_steps) -> state` that draws the random words of all resets in the next steps. After it, a
-    step of `reset_over` does not branch on values, so that it can be compiled or recorded."""
+    step of `reset_with_xp` does not branch on values, so that it can be compiled or recorded."""
 
 
 class GraphEnv(ABC):
     """N environments that step together inside a JAX program, under the same contract as a `VectorEnv`.
 
-    If they have `reset_over`, PyTorch and NumPy step them too.
+    If they have `reset_with_xp`, PyTorch and NumPy step them too.
     """
 
-    programs_last: ClassVar[bool] = True
+    is_program_cacheable: ClassVar[bool] = True
     """Whether a compiled program that steps the environments can be cached for other processes."""
     masks_actions: bool = False
-    """Whether the environments say which choices are legal; see `Seen.legal`."""
+    """Whether the environments say which choices are legal; see `PolicyInput.action_mask`."""
     short_steps: bool = False
     """Whether a step is so few operations that a GPU takes several in one pass of a program's loop."""
     same_step: bool = False
     """Whether a step that ends an episode returns the first observation of the next one (gymnasium's `SAME_STEP`).
     There are no reset steps then."""
-    reset_over: Callable[..., Start] | None = None
+    reset_with_xp: Callable[..., ResetResult] | None = None
     """Function `(xp, seeds, **device)` that restarts all environments, with one seed each, as arrays of `xp`: `numpy`,
     or `torch` with `device=`. It returns the same step function each time. None if JAX alone steps them."""
     num_envs: int
@@ -180,7 +180,7 @@ class GraphEnv(ABC):
     action_space: Any
 
     @abstractmethod
-    def reset(self, seeds: Sequence[int]) -> Start:
+    def reset(self, seeds: Sequence[int]) -> ResetResult:
         """Restart all environments, with one seed each."""
 
     @abstractmethod
@@ -202,11 +202,11 @@ class Atari:
     """Whether a lost life ends the episode for learning; it never does for statistics."""
     reward_clip: bool
     """Whether the agent learns from the sign of the reward."""
-    baselines: bool = younger(False)
+    baselines: bool = added_field(False)
     """Whether frames and resets are those of OpenAI Baselines' wrappers (ppo_bench/envs/atari_baselines.py)."""
-    frames: int = younger(4, AT_LEAST_1)
+    frames: int = added_field(4, AT_LEAST_1)
     """Number of stacked frames in an observation."""
-    repeat_action_probability: float = younger(
+    repeat_action_probability: float = added_field(
         0.0, within(lambda value: 0 <= value < 1, "must be at least 0 and below 1")
     )
     """Sticky actions: probability that the emulator repeats the previous action in a frame (Machado et al. 2018)."""
@@ -233,19 +233,19 @@ class Task:
     players: int = 1
     """Number of players of a game, each in a row of its own (ppo_bench/envs/turns.py)."""
     info: tuple[str, ...] = ()
-    """Names of numeric `info` entries that are recorded with episodes; see `told` of `VectorEnv`."""
+    """Names of numeric `info` entries that are recorded with episodes; see `episode_info` of `VectorEnv`."""
     devices: int = 1
     """Number of devices of one JAX program that step the environments, an equal part each."""
 
-    def alone(self) -> Task:
+    def with_one_env(self) -> Task:
         """A copy with a single environment, or with the rows of a single game."""
-        return self.at_least(1)
+        return self.with_num_envs(1)
 
-    def at_least(self, num_envs: int) -> Task:
+    def with_num_envs(self, num_envs: int) -> Task:
         """A copy with `num_envs` environments, rounded up to whole games, for one device."""
         return replace(self, num_envs=-(-num_envs // self.players) * self.players, devices=1)
 
-    def plain(self, backend: str, kwargs_too: bool = False) -> None:
+    def require_no_wrappers(self, backend: str, kwargs_too: bool = False) -> None:
         """Raise `ConfigError` if the task has wrappers or Baselines' resets, which `backend` does not support.
 
         With `kwargs_too`, also if the task has constructor arguments.
@@ -282,5 +282,5 @@ class Backend(Protocol):
 
 def require_no_info(task: Task, backend: str) -> None:
     """Raise `ConfigError` if the task records `info` entries besides the default one, which `backend` cannot do."""
-    if set(task.info) - USUALLY_TOLD:
+    if set(task.info) - DEFAULT_INFO_KEYS:
         raise ConfigError(f"env.info: backend={backend} tells none; use backend=gymnasium or backend=envpool")

@@ -15,8 +15,8 @@ import numpy as np
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import GraphEnv, VectorEnv
-from ppo_bench.envs.host import on_host
-from ppo_bench.envs.random_play import Play, by_component, play, players_of
+from ppo_bench.envs.host import to_vector_env
+from ppo_bench.envs.random_play import Play, get_num_players, play, split_by_component
 from ppo_bench.mathematics import noise
 
 FEWEST_STEPS, MOST_STEPS = 1200, 4800
@@ -29,7 +29,7 @@ class Finding(NamedTuple):
     """The verdict on one rule of the contract: whether it is kept, and the evidence."""
 
     rule: str
-    kept: bool
+    holds: bool
     evidence: str
 
 
@@ -40,16 +40,16 @@ def check_contract(make: Callable[[], VectorEnv | GraphEnv], num_steps: int | No
     actions at resets; seed 1 with the environments in reverse order and other actions in one of them; seed 2 with the
     actions of the first play. Exceptions of the environment are passed on.
     """
-    env = on_host(make())
+    env = to_vector_env(make())
     if getattr(env, "same_step", False):
         env.close()
         raise ConfigError("check is for environments with next-step autoreset; these have same-step autoreset")
-    players = players_of(env)
+    players = get_num_players(env)
     seeds, others = (noise.env_seeds(seed, 0, env.num_envs) for seed in (1, 2))
     try:
         first = play(env, seeds, num_steps or FEWEST_STEPS)
         types = list(_shapes_and_types(first, env))
-        if not all(finding.kept for finding in types):
+        if not all(finding.holds for finding in types):
             return types  # arrays of wrong shape or dtype cannot be tested further
         while not num_steps and first.resets.sum() < ENOUGH_RESETS and len(first.done) < MOST_STEPS:
             first = play(env, seeds, 2 * len(first.done))
@@ -84,7 +84,7 @@ def _shapes_and_types(first: Play, env: VectorEnv) -> Iterator[Finding]:
     finite = bool(np.isfinite(first.obs).all() and np.isfinite(steps.raw_reward).all())
     yield Finding("observations and rewards are finite", finite, "all of them" if finite else "some are not")
     given = steps._asdict().items()
-    dtypes = {name: array.dtype for name, array in given if name not in ("obs", "legal") and array is not None}
+    dtypes = {name: array.dtype for name, array in given if name not in ("obs", "action_mask") and array is not None}
     expected = {name: np.dtype(np.float32 if "reward" in name else bool) for name in dtypes}
     yield Finding(
         "rewards are float32 [N], flags bool [N]",
@@ -110,7 +110,7 @@ def _autoreset(first: Play, altered: Play, repeats: bool) -> Iterator[Finding]:
     paid = int((resets & ((steps.reward != 0) | (steps.raw_reward != 0))).sum())
     heeded = repeats and not _same_play(first, altered)  # undecidable if plays are not repeatable
     shown_twice = sum(np.array_equal(first.obs[t, env], first.obs[t + 1, env]) for t, env in np.argwhere(resets))
-    where_else = "and where a row passes " if steps.acts is not None else ""
+    where_else = "and where a row passes " if steps.policy_mask is not None else ""
     same_step = "; the environment resets in the same step, next-step autoreset is asked for"
     yield Finding(
         "the step after an end has reward 0",
@@ -156,15 +156,15 @@ def _episodes(first: Play) -> Iterator[Finding]:
 
 def _choices(first: Play, env: VectorEnv) -> Iterator[Finding]:
     """Findings on masks of legal choices, for environments that have them."""
-    legal, masks = first.steps.legal, env.masks_actions
-    if legal is None and not masks:
+    action_mask, masks = first.steps.action_mask, env.masks_actions
+    if action_mask is None and not masks:
         return
-    if legal is None or not masks or legal.dtype != bool:
-        kind = "none" if legal is None else f"{legal.dtype} {list(legal.shape[1:])}"
+    if action_mask is None or not masks or action_mask.dtype != bool:
+        kind = "none" if action_mask is None else f"{action_mask.dtype} {list(action_mask.shape[1:])}"
         yield Finding("masks of what is legal are bool, of environments that announce them", False, f"{masks}: {kind}")
         return
-    rows = legal.reshape(-1, legal.shape[-1])
-    none = int((~np.stack([part.any(1) for part in by_component(env.action_space, rows)], 1).all(1)).sum())
+    rows = action_mask.reshape(-1, action_mask.shape[-1])
+    none = int((~np.stack([part.any(1) for part in split_by_component(env.action_space, rows)], 1).all(1)).sum())
     yield Finding(
         "one choice of each component is legal", none == 0, f"{none} of {len(rows)} rows leave none of a component"
     )
@@ -184,10 +184,10 @@ def _turns(first: Play, players: int) -> Iterator[Finding]:
     ends = sum(int(flag.any(-1).sum()) for flag in flags)
     apart = sum(int((flag.any(-1) & ~flag.all(-1)).sum()) for flag in flags)
     yield Finding("the rows of a game end together", apart == 0, f"{apart} of {ends} flags are of some rows alone")
-    if steps.acts is None:
+    if steps.policy_mask is None:
         yield Finding("a row of a game is to move", True, "all of them, in every step")
         return
-    acting = games(steps.acts).sum(-1)
+    acting = games(steps.policy_mask).sum(-1)
     expected = np.where(games(first.done).any(-1), 0, 1)
     wrong = int((acting != expected).sum())
     yield Finding(
@@ -195,8 +195,8 @@ def _turns(first: Play, players: int) -> Iterator[Finding]:
         wrong == 0,
         f"{wrong} of {acting.size} times it is otherwise",
     )
-    free = np.ones_like(first.done) if steps.legal is None else steps.legal.all(-1)
-    bound = int((~steps.acts & ~free).sum())
+    free = np.ones_like(first.done) if steps.action_mask is None else steps.action_mask.all(-1)
+    bound = int((~steps.policy_mask & ~free).sum())
     yield Finding("a row that passes may choose anything", bound == 0, f"{bound} times it may not")
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ppo_bench.common.classes import class_named
-from ppo_bench.common.errors import ConfigError, Failed, exits_are_failures, one_line, require
+from ppo_bench.common.classes import import_class
+from ppo_bench.common.errors import ConfigError, RunError, exit_as_error, one_line, require
 from ppo_bench.common.gpu_memory import share_gpu_memory
 from ppo_bench.envs.base import LIBRARIES, Task, require_no_info
 from ppo_bench.envs.turns import require_players
@@ -26,7 +26,7 @@ DYNAMICS = {
 }
 """Path of the `Dynamics` class of each id; the id `module:Class` names one of the user's own."""
 
-PARTS = ("time_limit", "num_words", "observation_space", "action_space", "reset", "step", "observe")
+DYNAMICS_ATTRIBUTES = ("time_limit", "num_words", "observation_space", "action_space", "reset", "step", "observe")
 """Names of the attributes that every `Dynamics` has."""
 
 GYMNAX_METHODS = ("reset_env", "step_env")
@@ -60,7 +60,7 @@ class DeviceBackend:
         if ":" in env_id:
             from ppo_bench.envs.dynamics.base import Portable
 
-            portable = issubclass(class_named("env.id", env_id.replace(":", ".")), Portable)
+            portable = issubclass(import_class("env.id", env_id.replace(":", ".")), Portable)
         return LIBRARIES if portable else ("jax",)
 
     def require(self) -> None:
@@ -68,7 +68,7 @@ class DeviceBackend:
 
     def make(self, task: Task) -> DynamicsEnv:
         """The environments of `task`. Raises `ConfigError` if its id is unknown or a package is missing."""
-        task.plain("device", kwargs_too=":" not in task.id)
+        task.require_no_wrappers("device", kwargs_too=":" not in task.id)
         require_no_info(task, "device")
         known = (*DYNAMICS, *DEEP_SEA, *MINATAR, *GAMES, *BRAX)
         if task.id not in known and ":" not in task.id:
@@ -107,7 +107,7 @@ def _dynamics(env_id: str, kwargs: Mapping[str, Any]) -> Dynamics:
         return DeepSea(int(env_id.removeprefix("DeepSea").removesuffix("-v0")))
     if env_id not in DYNAMICS:
         return _own_dynamics(env_id, kwargs)
-    dynamics: Dynamics = class_named(env_id, DYNAMICS[env_id])()
+    dynamics: Dynamics = import_class(env_id, DYNAMICS[env_id])()
     return dynamics
 
 
@@ -117,20 +117,20 @@ def _own_dynamics(env_id: str, kwargs: Mapping[str, Any]) -> Dynamics:
     `kwargs` are arguments of the constructor of dynamics, or parameters of gymnax's. Raises `ConfigError` if it is
     neither.
     """
-    of_id = class_named("env.id", env_id.replace(":", "."))
+    of_id = import_class("env.id", env_id.replace(":", "."))
     try:
-        with exits_are_failures(f"backend=device: {env_id}"):
+        with exit_as_error(f"backend=device: {env_id}"):
             if all(hasattr(of_id, name) for name in GYMNAX_METHODS):
                 from ppo_bench.envs.jax.gymnax import Gymnax
 
                 return Gymnax(of_id(), kwargs)
             dynamics: Dynamics = of_id(**kwargs)
-    except (ConfigError, Failed):
+    except (ConfigError, RunError):
         raise
     except Exception as error:  # whatever the environment's own constructor raises
         raise ConfigError(
             f"backend=device cannot make {env_id!r}: {one_line(error) or type(error).__name__}"
         ) from error
-    if lacks := [name for name in PARTS if not hasattr(dynamics, name)]:
+    if lacks := [name for name in DYNAMICS_ATTRIBUTES if not hasattr(dynamics, name)]:
         raise ConfigError(f"env.id={env_id}: a Dynamics (docs/environments.md) has {', '.join(lacks)} too")
     return dynamics

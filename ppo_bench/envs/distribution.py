@@ -15,7 +15,7 @@ import numpy as np
 
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.check import Finding
-from ppo_bench.envs.host import on_host
+from ppo_bench.envs.host import to_vector_env
 from ppo_bench.envs.random_play import random_actions
 from ppo_bench.mathematics import noise
 
@@ -46,7 +46,7 @@ def random_episodes(env: VectorEnv | GraphEnv, num_episodes: int, seed: int) -> 
     Each environment contributes the same number of episodes. The first ones to finish in any environment would be a
     biased sample of short episodes.
     """
-    host, rng = on_host(env), np.random.default_rng(seed)
+    host, rng = to_vector_env(env), np.random.default_rng(seed)
     of_each = math.ceil(num_episodes / host.num_envs)
     finished: list[list[tuple[float, int]]] = [[] for _ in range(host.num_envs)]
     returns, lengths = np.zeros(host.num_envs), np.zeros(host.num_envs, int)

@@ -6,11 +6,11 @@ from typing import Any
 
 import gymnasium
 
-from ppo_bench.common.errors import ENV_ERRORS, Failed, failure_of
+from ppo_bench.common.errors import ENV_ERRORS, RunError, as_run_error
 
 
 class EnvErrors(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """A wrapper that raises `Failed`, with the environment's name, for `ENV_ERRORS` of the environment."""
+    """A wrapper that raises `RunError`, with the environment's name, for `ENV_ERRORS` of the environment."""
 
     def __init__(self, env: Any, name: str) -> None:
         """`name` is the environment's name in messages."""
@@ -31,5 +31,5 @@ class EnvErrors(gymnasium.Wrapper[Any, Any, Any, Any]):
         except ENV_ERRORS as error:
             raise self._failure("step", error) from error
 
-    def _failure(self, method: str, error: BaseException) -> Failed:
-        return failure_of(f"{self._name}: {method}", error)
+    def _failure(self, method: str, error: BaseException) -> RunError:
+        return as_run_error(f"{self._name}: {method}", error)

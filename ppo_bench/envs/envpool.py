@@ -10,20 +10,20 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError, one_line, require
-from ppo_bench.common.values import NOT_TRAINED
-from ppo_bench.envs.base import LIBRARIES, NO_LIMIT, Seen, Step, Task
-from ppo_bench.envs.envpool_options import checked_options, imported_envpool
+from ppo_bench.common.values import NOT_HASHED
+from ppo_bench.envs.base import LIBRARIES, NO_LIMIT, EnvStep, PolicyInput, Task
+from ppo_bench.envs.envpool_options import import_envpool, validate_options
+from ppo_bench.envs.observation_flattening import ObservationFlattener, declare_categories
 from ppo_bench.envs.spaces import supported_spaces
-from ppo_bench.envs.turns import games_of, require_players, seen_by_rows, step_of_rows
-from ppo_bench.envs.vectors import Vectors, categories
-from ppo_bench.tuning.follow import Followers
+from ppo_bench.envs.turns import get_num_games, make_player_inputs, make_player_steps, require_players
+from ppo_bench.tuning.thread_affinity import FollowerThreads
 
-QUICK = ("Acrobot-", "CartPole-", "MountainCar", "Pendulum-")
+FAST_ENV_PREFIXES = ("Acrobot-", "CartPole-", "MountainCar", "Pendulum-")
 """Prefixes of the ids of environments whose step takes about a microsecond, far less than waking a worker thread."""
-QUICK_ENVS = 64
-"""Up to this many `QUICK` environments share a single thread."""
-TOLD = ("lives", "terminated", "reward", "current_player", "legal_action_mask")
-"""Keys of `info` that `as_step` reads, for Atari games and for turn-based games."""
+MAX_ENVS_PER_THREAD = 64
+"""Up to this many `FAST_ENV_PREFIXES` environments share a single thread."""
+INFO_KEYS = ("lives", "terminated", "reward", "current_player", "legal_action_mask")
+"""Keys of `info` that `make_env_step` reads, for Atari games and for turn-based games."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class EnvPoolBackend:
     in_graph: ClassVar[bool] = False
     vmappable: ClassVar[bool] = False
     name: str
-    num_threads: int = field(metadata=NOT_TRAINED)
+    num_threads: int = field(metadata=NOT_HASHED)
 
     def libraries(self, env_id: str) -> tuple[str, ...]:
         """See `Backend.libraries`."""
@@ -47,7 +47,7 @@ class EnvPoolBackend:
 
     def make(self, task: Task) -> EnvPoolEnv:
         """The environments of `task`."""
-        return EnvPoolEnv(task, self.num_threads or (1 if _one_thread_does(task) else 0))
+        return EnvPoolEnv(task, self.num_threads or (1 if _needs_one_thread(task) else 0))
 
 
 class EnvPoolEnv:
@@ -56,23 +56,23 @@ class EnvPoolEnv:
     def __init__(self, task: Task, num_threads: int, render_mode: str | None = None) -> None:
         import gymnasium  # noqa: F401 (its import resets warning filters, so it precedes ours)
 
-        envpool = imported_envpool()
-        task.plain("envpool")
+        envpool = import_envpool()
+        task.require_no_wrappers("envpool")
         self.num_envs, self.players = task.num_envs, task.players
         self._id = task.id
-        self._options = {"num_envs": games_of(task), "num_threads": num_threads, **checked_options(envpool, task)}
+        self._options = {"num_envs": get_num_games(task), "num_threads": num_threads, **validate_options(envpool, task)}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # gymnasium warns of the precision of EnvPool's bounds
             try:
                 spec = envpool.make_spec(task.id, **self._options)
             except (TypeError, ValueError, AssertionError, RuntimeError) as error:
                 raise ConfigError(f"EnvPool cannot make {task.id!r}: {one_line(error)}") from error
-            vectors = Vectors(categories(task.id, spec.gymnasium_observation_space))
+            vectors = ObservationFlattener(declare_categories(task.id, spec.gymnasium_observation_space))
             self.observation_space = vectors.space
             self.action_space = spec.gymnasium_action_space
             require_players(task, spec.config.max_num_players)
-            self.shown = Shown(vectors, task.players, _mask(spec))
-            self.masks_actions = self.shown.mask is not None
+            self.layout = PoolLayout(vectors, task.players, _mask(spec))
+            self.masks_actions = self.layout.mask is not None
             if self.players > 1 and not (self.masks_actions and "info:current_player" in spec.state_array_spec):
                 raise ConfigError(f"{task.id}: EnvPool does not say whose turn it is; such games are not played here")
             limit = int(spec.config.max_episode_steps)
@@ -81,11 +81,11 @@ class EnvPoolEnv:
             self.time_limit = limit if limit < NO_LIMIT else None
         supported_spaces(task, self.observation_space, self.action_space)
         self._drawn = {"render_mode": render_mode} if render_mode else {}
-        self._kept = task.info
-        self.told: dict[str, np.ndarray] = {}
+        self._info_keys = task.info
+        self.episode_info: dict[str, np.ndarray] = {}
         self._pool: Any = None
         self._core: Core | None = None
-        self._threads = Followers()
+        self._threads = FollowerThreads()
         self._follows = num_threads == 1 and task.tuning.follow_caller
 
     @property
@@ -93,7 +93,7 @@ class EnvPoolEnv:
         """EnvPool's own object, as built by the last reset."""
         return self._pool
 
-    def reset(self, seeds: Sequence[int]) -> Seen:
+    def reset(self, seeds: Sequence[int]) -> PolicyInput:
         """See `VectorEnv.reset`. It builds a new pool, since EnvPool takes seeds only when it is built."""
         import envpool
 
@@ -104,28 +104,28 @@ class EnvPoolEnv:
             options = {**self._options, "env_seed": list(seeds)[:: self.players]}
             self._pool = envpool.make_gymnasium(self._id, **options, **self._drawn)
             obs, info = self._pool.reset()
-        self._core = Core(self._pool, self.players, self._kept)
-        self._resets, self._acts = np.zeros(self.num_envs, np.bool_), np.ones(self.num_envs, np.bool_)
+        self._core = Core(self._pool, self.players, self._info_keys)
+        self._resets, self._policy_mask = np.zeros(self.num_envs, np.bool_), np.ones(self.num_envs, np.bool_)
         if not self.masks_actions:
-            return Seen(self.shown.arranged(obs))
-        arrays = (*self.shown.turns(obs, info), self.shown.arranged(obs))
-        turn, legal, obs = (in_order(info["env_id"], array) for array in arrays)
-        seen = seen_by_rows(np, self.players, obs, turn, legal)
-        self._acts = seen.acts
-        return seen
+            return PolicyInput(self.layout.to_array(obs))
+        arrays = (*self.layout.turns(obs, info), self.layout.to_array(obs))
+        turn, action_mask, obs = (sort_by_game(info["env_id"], array) for array in arrays)
+        policy_input = make_player_inputs(np, self.players, obs, turn, action_mask)
+        self._policy_mask = policy_input.policy_mask
+        return policy_input
 
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         """See `VectorEnv.step`."""
         assert self._core, "reset comes first"
         if self._follows:  # the single worker thread and this thread never run at the same time
             self._threads.gather()
         if self.players > 1:
-            actions = of_movers(actions, self._acts, self.players)
+            actions = select_mover_actions(actions, self._policy_mask, self.players)
         given = self._core.step(actions)
-        step, info = as_step(self.shown, self._resets, *given), given[-1]
-        self.told = {name: info[name] for name in self._kept if name in info}
+        step, info = make_env_step(self.layout, self._resets, *given), given[-1]
+        self.episode_info = {name: info[name] for name in self._info_keys if name in info}
         self._resets = step.terminated | step.truncated
-        self._acts = self._acts if step.acts is None else step.acts
+        self._policy_mask = self._policy_mask if step.policy_mask is None else step.policy_mask
         return step
 
     def render(self) -> np.ndarray:
@@ -147,14 +147,14 @@ class Core:
     (docs/performance.md). Results equal those of `pool.step`, bit for bit.
     """
 
-    def __init__(self, pool: Any, players: int, kept: Sequence[str] = ()) -> None:
+    def __init__(self, pool: Any, players: int, info_keys: Sequence[str] = ()) -> None:
         self._send, self._recv = pool._send, pool._recv
         self._action_dtype = pool.spec.action_array_spec["action"].dtype
         self._ids = pool.all_env_ids
         keys = list(pool._state_keys)
         self._games = keys.index("info:env_id") if players > 1 else None
         self._reward, self._done, self._trunc = (keys.index(name) for name in ("reward", "done", "trunc"))
-        self._info = {name: keys.index(f"info:{name}") for name in (*TOLD, *kept) if f"info:{name}" in keys}
+        self._info = {name: keys.index(f"info:{name}") for name in (*INFO_KEYS, *info_keys) if f"info:{name}" in keys}
         parts = {
             key.removeprefix("obs:").replace(".", ":"): i
             for i, key in enumerate(keys)
@@ -163,55 +163,55 @@ class Core:
         self._obs: int | dict[str, int] = next(iter(parts.values())) if len(parts) == 1 else parts
 
     def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, np.ndarray]]:
-        """Observations, rewards, terminated, truncated, and the entries of `info` in `TOLD` and `kept`."""
+        """Observations, rewards, terminated, truncated, and the entries of `info` in `INFO_KEYS` and `info_keys`."""
         self._send([self._ids, self._ids, actions.astype(self._action_dtype, order="C")])
         arrays = self._recv()
         if self._games is not None:
-            arrays = [in_order(arrays[self._games], array) for array in arrays]
+            arrays = [sort_by_game(arrays[self._games], array) for array in arrays]
         obs = arrays[self._obs] if isinstance(self._obs, int) else {k: arrays[i] for k, i in self._obs.items()}
         truncated = arrays[self._trunc]
         info = {name: arrays[i] for name, i in self._info.items()}
         return obs, arrays[self._reward], arrays[self._done] & ~truncated, truncated, info
 
 
-def _one_thread_does(task: Task) -> bool:
+def _needs_one_thread(task: Task) -> bool:
     """Whether one thread is fastest: waking further threads would take longer than the steps that they would do."""
-    return task.num_envs == 1 or (task.id.startswith(QUICK) and task.num_envs <= QUICK_ENVS)
+    return task.num_envs == 1 or (task.id.startswith(FAST_ENV_PREFIXES) and task.num_envs <= MAX_ENVS_PER_THREAD)
 
 
-def of_movers(actions: np.ndarray, acts: np.ndarray, players: int) -> np.ndarray:
+def select_mover_actions(actions: np.ndarray, policy_mask: np.ndarray, players: int) -> np.ndarray:
     """The actions `[G]` that EnvPool takes: for each of the G games, the action of the row that acts."""
-    rows = np.arange(0, len(actions), players) + acts.reshape(-1, players).argmax(1)
+    rows = np.arange(0, len(actions), players) + policy_mask.reshape(-1, players).argmax(1)
     return actions[rows]
 
 
-def in_order(games: np.ndarray, array: np.ndarray) -> np.ndarray:
+def sort_by_game(games: np.ndarray, array: np.ndarray) -> np.ndarray:
     """`array`, with G games or the players of G games along axis 0, sorted by the games' numbers `games [G]`. EnvPool
     returns games of several players in the order in which its threads finish."""
     by_game = array.reshape(len(games), -1, *array.shape[1:])
     return by_game[np.argsort(games)].reshape(array.shape)
 
 
-class Shown(NamedTuple):
+class PoolLayout(NamedTuple):
     """The layout of a pool's results, arrays of NumPy or JAX."""
 
-    vectors: Vectors
+    vectors: ObservationFlattener
     players: int
     mask: str | None
     """The dictionary with the mask of legal choices: "info", "obs", or None if there is no mask."""
 
-    def arranged(self, obs: Any) -> Any:
+    def to_array(self, obs: Any) -> Any:
         """Observations as one array."""
-        return obs if self.vectors.as_given else self.vectors(obs)
+        return obs if self.vectors.is_identity else self.vectors(obs)
 
     def turns(self, obs: Any, info: dict[str, Any]) -> tuple[Any, Any]:
         """The number of the player to move, `[G]`, and that player's legal choices, `[G, A]`."""
-        legal = obs["action_mask"] if self.mask == "obs" else info["legal_action_mask"]
-        return info.get("current_player", legal[:, 0] * 0), legal
+        action_mask = obs["action_mask"] if self.mask == "obs" else info["legal_action_mask"]
+        return info.get("current_player", action_mask[:, 0] * 0), action_mask
 
 
 def _mask(spec: Any) -> str | None:
-    """See `Shown.mask`."""
+    """See `PoolLayout.mask`."""
     arrays, actions = spec.state_array_spec, spec.gymnasium_action_space
     if "info:legal_action_mask" in arrays:
         return "info"
@@ -219,23 +219,24 @@ def _mask(spec: Any) -> str | None:
     return "obs" if shape and shape == [getattr(actions, "n", None)] else None
 
 
-def as_step(
-    shown: Shown,
+def make_env_step(
+    layout: PoolLayout,
     resets: Any,
     obs: Any,
     reward: Any,
     terminated: Any,
     truncated: Any,
     info: dict[str, Any],
-) -> Step:
-    """The `Step` from a pool's results, arrays of NumPy or JAX; `resets [N]` marks reset steps."""
-    turns = shown.turns(obs, info) if shown.mask else None
-    obs = shown.arranged(obs)
+) -> EnvStep:
+    """The `EnvStep` from a pool's results, arrays of NumPy or JAX; `resets [N]` marks reset steps."""
+    turns = layout.turns(obs, info) if layout.mask else None
+    obs = layout.to_array(obs)
     reward = reward * ~resets  # some dm_control tasks return the reward of the first state at a reset step
     if "lives" in info:  # Atari: `terminated` includes lost lives, info["terminated"] is only the end of the game
-        # It is also set where a game ends at the time limit, which EnvPool calls truncated (ppo_bench/envs/limits.py).
+        # It is also set where a game ends at the time limit, which EnvPool calls truncated
+        # (ppo_bench/envs/time_limits.py).
         game_over = info["terminated"] != 0
         terminated, truncated = terminated | game_over, truncated & ~game_over
-        return Step(obs, reward, terminated, truncated, game_over | truncated, info["reward"])
-    step = Step(obs, reward, terminated, truncated, terminated | truncated, reward)
-    return step_of_rows(reward.__array_namespace__(), shown.players, step, *turns) if turns else step
+        return EnvStep(obs, reward, terminated, truncated, game_over | truncated, info["reward"])
+    step = EnvStep(obs, reward, terminated, truncated, terminated | truncated, reward)
+    return make_player_steps(reward.__array_namespace__(), layout.players, step, *turns) if turns else step

@@ -7,22 +7,22 @@ from typing import Any
 from ppo_bench.common.errors import ConfigError, nearest, one_line
 from ppo_bench.envs.base import Task
 
-SET_HERE = {
+RESERVED_OPTIONS = {
     *("num_envs", "num_threads", "batch_size", "seed", "env_seed", "max_num_players", "gym_reset_return_info"),
     *("task", "task_name", "env_name"),
 }
 """Options of a pool that follow from the task, such as its id, and that `env.kwargs` must not have."""
-OF_THE_ATARI_TASK = {
+ATARI_TASK_OPTIONS = {
     *("frame_skip", "stack_num", "noop_max", "max_episode_steps", "repeat_action_probability", "full_action_space"),
     *("use_fire_reset", "zero_discount_on_life_loss", "img_height", "img_width", "gray_scale", "use_inter_area_resize"),
 }
 """Options of Atari games that are part of the task; another value would not be the task on gymnasium."""
 
-OBSERVES_CONTACTS = ("Humanoid-v4", "HumanoidStandup-v4")
+CONTACT_FORCE_IDS = ("Humanoid-v4", "HumanoidStandup-v4")
 """Ids whose observations have contact forces, which are all 0 on EnvPool by default, and not on gymnasium."""
 
 
-def checked_options(envpool: Any, task: Task) -> dict[str, Any]:
+def validate_options(envpool: Any, task: Task) -> dict[str, Any]:
     """The options of a pool for `task`, but for sizes and seeds. Raises `ConfigError` if the task has a wrong one."""
     known, options = _known(envpool, task), dict[str, Any]()
     if task.atari:
@@ -39,14 +39,14 @@ def checked_options(envpool: Any, task: Task) -> dict[str, Any]:
         raise ConfigError(f"env.kwargs: {task.id} takes no {', '.join(sorted(unknown))} on backend=envpool")
     if taken := set(task.kwargs) & set(options):
         raise ConfigError(f"env.kwargs: {', '.join(sorted(taken))} is set by env.atari: change it there")
-    if task.atari and (fixed := set(task.kwargs) & OF_THE_ATARI_TASK):
+    if task.atari and (fixed := set(task.kwargs) & ATARI_TASK_OPTIONS):
         raise ConfigError(f"env.kwargs: {', '.join(sorted(fixed))} is part of the Atari task and cannot be changed")
-    if task.id in OBSERVES_CONTACTS:
+    if task.id in CONTACT_FORCE_IDS:
         options["post_constraint"] = True
     return options | dict(task.kwargs)
 
 
-def imported_envpool() -> Any:
+def import_envpool() -> Any:
     """The module `envpool`. Importing it reads the folder of its ROMs; raises `ConfigError` if that is missing."""
     try:
         import envpool
@@ -59,14 +59,14 @@ def imported_envpool() -> Any:
 
 
 def _known(envpool: Any, task: Task) -> set[str]:
-    """Names of EnvPool's options for the environment of `task`, without `SET_HERE`.
+    """Names of EnvPool's options for the environment of `task`, without `RESERVED_OPTIONS`.
 
     Raises `ConfigError` if EnvPool lacks the environment, or its ROM or Qt is missing.
     """
     known = envpool.list_all_envs()
     if task.id not in known and task.atari:  # EnvPool lists only games whose ROMs it finds
         ending = "-v5" if task.id.endswith("-v5") else ""  # as env.game=... is written, or as env.id=...
-        game, games = task.id.removesuffix(ending), (name.removesuffix(ending) for name in _with_roms())
+        game, games = task.id.removesuffix(ending), (name.removesuffix(ending) for name in _ids_with_roms())
         close = nearest(game, games)
         hint = f"did you mean {', '.join(close)}? If not, its" if close else "if that is its name, its"
         raise ConfigError(
@@ -93,10 +93,10 @@ def _known(envpool: Any, task: Task) -> set[str]:
 
 
 def _options(envpool: Any, env_id: str, **arguments: Any) -> set[str]:
-    return set(envpool.make_spec(env_id, **arguments).config._fields) - SET_HERE  # once: 0.1 s
+    return set(envpool.make_spec(env_id, **arguments).config._fields) - RESERVED_OPTIONS  # once: 0.1 s
 
 
-def _with_roms() -> list[str]:
+def _ids_with_roms() -> list[str]:
     """Ids of the Atari games whose ROMs are installed."""
     from envpool.registration import registry
 

@@ -8,9 +8,18 @@ from typing import Any, ClassVar
 
 from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.common.gpu_memory import share_gpu_memory
-from ppo_bench.common.values import NOT_TRAINED
-from ppo_bench.envs.base import DEVICES, EnvStep, GraphEnv, Seen, Start, Step, Task, require_no_info
-from ppo_bench.envs.envpool import EnvPoolBackend, EnvPoolEnv, Shown, as_step
+from ppo_bench.common.values import NOT_HASHED
+from ppo_bench.envs.base import (
+    DEVICES,
+    EnvStep,
+    GraphEnv,
+    PolicyInput,
+    ResetResult,
+    StepFunction,
+    Task,
+    require_no_info,
+)
+from ppo_bench.envs.envpool import EnvPoolBackend, EnvPoolEnv, PoolLayout, make_env_step
 
 
 @dataclass(frozen=True)
@@ -20,7 +29,7 @@ class EnvPoolXlaBackend:
     in_graph: ClassVar[bool] = True
     vmappable: ClassVar[bool] = False
     name: str
-    num_threads: int = field(metadata=NOT_TRAINED)
+    num_threads: int = field(metadata=NOT_HASHED)
 
     def libraries(self, env_id: str) -> tuple[str, ...]:
         """See `Backend.libraries`."""
@@ -31,7 +40,7 @@ class EnvPoolXlaBackend:
         require("jax", "jax", "backend=envpool_xla")
         EnvPoolBackend(self.name, self.num_threads).require()
 
-    def make(self, task: Task) -> EnvPoolGraphEnv | DividedPools:
+    def make(self, task: Task) -> EnvPoolGraphEnv | ShardedPools:
         """The environments of `task`; a pool for each of its devices."""
         if task.players > 1:
             raise ConfigError(f"{task.id}: EnvPool's XLA interface has no games of turns; use backend=envpool")
@@ -40,7 +49,7 @@ class EnvPoolXlaBackend:
         if task.devices == 1:
             return EnvPoolGraphEnv(task, self.num_threads)
         one = replace(task, num_envs=task.num_envs // task.devices, devices=1)
-        return DividedPools([EnvPoolGraphEnv(one, self.num_threads) for _ in range(task.devices)])
+        return ShardedPools([EnvPoolGraphEnv(one, self.num_threads) for _ in range(task.devices)])
 
 
 class EnvPoolGraphEnv(GraphEnv):
@@ -50,7 +59,7 @@ class EnvPoolGraphEnv(GraphEnv):
     in the next step.
     """
 
-    programs_last: ClassVar[bool] = False  # compiled programs hold the pool's memory address
+    is_program_cacheable: ClassVar[bool] = False  # compiled programs hold the pool's memory address
 
     def __init__(self, task: Task, num_threads: int) -> None:
         self._envs = EnvPoolEnv(task, num_threads)
@@ -62,7 +71,7 @@ class EnvPoolGraphEnv(GraphEnv):
         self._steps: dict[bytes, _PoolStep] = {}
         """The step function of every handle (memory address) at which there was a pool."""
 
-    def reset(self, seeds: Sequence[int]) -> Start:
+    def reset(self, seeds: Sequence[int]) -> ResetResult:
         """Build a new pool, and return the step function that belongs to its memory address.
 
         Every compiled program that steps a pool contains the pool's address as a constant. A pool at another address
@@ -73,12 +82,12 @@ class EnvPoolGraphEnv(GraphEnv):
         import jax.numpy as jnp
 
         self.close()
-        seen = self._envs.reset(seeds)
+        policy_input = self._envs.reset(seeds)
         with jax.enable_x64(True):  # EnvPool declares float64 arrays (MuJoCo); as float32 their bytes would be misread
             handle, _, _, of_pool = self._envs.pool.xla()
-            step = self._steps.setdefault(handle.tobytes(), _PoolStep(self._envs.shown))
+            step = self._steps.setdefault(handle.tobytes(), _PoolStep(self._envs.layout))
             step.of_pool, step.action_dtype = of_pool, self._envs.pool.spec.action_array_spec["action"].dtype
-            return Start(step, (jnp.array(handle), jnp.zeros(self.num_envs, bool)), seen.map(jnp.array))
+            return ResetResult(step, (jnp.array(handle), jnp.zeros(self.num_envs, bool)), policy_input.map(jnp.array))
 
     def close(self) -> None:
         """Stop the pool's threads and free its memory."""
@@ -93,23 +102,23 @@ class _PoolStep:
     of_pool: Any
     action_dtype: Any
 
-    def __init__(self, shown: Shown) -> None:
-        self._shown = shown
+    def __init__(self, layout: PoolLayout) -> None:
+        self._layout = layout
 
-    def __call__(self, state: Any, actions: Any) -> tuple[Any, Step]:
+    def __call__(self, state: Any, actions: Any) -> tuple[Any, EnvStep]:
         import jax
 
         handle, resets = state
         with jax.enable_x64(True):
-            handle, seen = self.of_pool(handle, actions.astype(self.action_dtype))
-            step = as_step(self._shown, resets, *seen)
+            handle, results = self.of_pool(handle, actions.astype(self.action_dtype))
+            step = make_env_step(self._layout, resets, *results)
             return (handle, step.terminated | step.truncated), step
 
 
-class DividedPools(GraphEnv):
+class ShardedPools(GraphEnv):
     """A `GraphEnv` over one EnvPool pool for each device of the program, with equal parts of the environments."""
 
-    programs_last: ClassVar[bool] = False
+    is_program_cacheable: ClassVar[bool] = False
 
     def __init__(self, pools: Sequence[EnvPoolGraphEnv]) -> None:
         self._pools = pools
@@ -119,19 +128,19 @@ class DividedPools(GraphEnv):
         self.masks_actions = pools[0].masks_actions
         self.time_limit = pools[0].time_limit
 
-    def reset(self, seeds: Sequence[int]) -> Start:
+    def reset(self, seeds: Sequence[int]) -> ResetResult:
         """See `EnvPoolGraphEnv.reset`. Of the state, `[D, ...]` handles and `[N]` flags, each device has its part."""
         import jax
         import jax.numpy as jnp
 
         size = self.num_envs // len(self._pools)
-        starts = [pool.reset(seeds[k * size : (k + 1) * size]) for k, pool in enumerate(self._pools)]
+        results = [pool.reset(seeds[k * size : (k + 1) * size]) for k, pool in enumerate(self._pools)]
         with jax.enable_x64(True):
-            handles, resets = zip(*(start.state for start in starts), strict=True)
-            columns = zip(*(start.seen for start in starts), strict=True)
-            seen = Seen(*(None if column[0] is None else jnp.concatenate(column) for column in columns))
-            step = _StepByDevice(tuple(start.step for start in starts))
-            return Start(step, (jnp.stack(handles), jnp.concatenate(resets)), seen)
+            handles, resets = zip(*(result.state for result in results), strict=True)
+            columns = zip(*(result.policy_input for result in results), strict=True)
+            policy_input = PolicyInput(*(None if column[0] is None else jnp.concatenate(column) for column in columns))
+            step = _DeviceStep(tuple(result.step for result in results))
+            return ResetResult(step, (jnp.stack(handles), jnp.concatenate(resets)), policy_input)
 
     def close(self) -> None:
         """See `EnvPoolGraphEnv.close`."""
@@ -140,15 +149,15 @@ class DividedPools(GraphEnv):
 
 
 @dataclass(frozen=True)
-class _StepByDevice:
+class _DeviceStep:
     """The step of whichever pool is that of the device which runs the program."""
 
-    steps: tuple[EnvStep, ...]
+    steps: tuple[StepFunction, ...]
 
-    def __call__(self, state: Any, actions: Any) -> tuple[Any, Step]:
+    def __call__(self, state: Any, actions: Any) -> tuple[Any, EnvStep]:
         import jax
 
-        def of_pool(step: EnvStep) -> Any:
+        def of_pool(step: StepFunction) -> Any:
             def stepped(state: Any, actions: Any) -> Any:
                 (handle,), resets = state
                 (handle, resets), given = step((handle, resets), actions)
@@ -158,5 +167,5 @@ class _StepByDevice:
 
         with jax.enable_x64(True):
             device = jax.lax.axis_index(DEVICES) % len(self.steps)  # each process has as many of the devices
-            after: tuple[Any, Step] = jax.lax.switch(device, [of_pool(step) for step in self.steps], state, actions)
+            after: tuple[Any, EnvStep] = jax.lax.switch(device, [of_pool(step) for step in self.steps], state, actions)
             return after

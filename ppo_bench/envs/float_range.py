@@ -6,19 +6,19 @@ import math
 
 import numpy as np
 
-from ppo_bench.common.errors import Failed
+from ppo_bench.common.errors import RunError
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 SQUARE_MAX = FLOAT32_MAX**0.5
 """The largest number whose square fits float32."""
 
 
-def fits(x: np.ndarray, limit: float = FLOAT32_MAX) -> bool:
+def is_in_range(x: np.ndarray, limit: float = FLOAT32_MAX) -> bool:
     """Whether all numbers are finite and none exceeds `limit` in absolute value."""
     return float(np.maximum.reduce(np.absolute(x), None)) <= limit
 
 
-def complaint(value: float) -> str:
+def range_error(value: float) -> str:
     """Why `value`, which does not fit, is refused."""
     if not np.isfinite(value):
         return "is no finite number"
@@ -27,16 +27,16 @@ def complaint(value: float) -> str:
     return "is too large to be squared in float32: ppo.norm_reward=true scales rewards"
 
 
-def out_of_range(what: str, values: np.ndarray, first: int = 0, limit: float = FLOAT32_MAX) -> Failed:
+def out_of_range(what: str, values: np.ndarray, first: int = 0, limit: float = FLOAT32_MAX) -> RunError:
     """Error that names the first environment with `values [N, ...]` that do not fit; row 0 is environment `first`."""
     flat = values.reshape(len(values), -1).astype(np.float64)
     row, place = np.argwhere(~(np.absolute(flat) <= limit))[0]
     value = flat[row, place]
-    return Failed(f"environment {first + row} gave {what} of {value:g}, which {complaint(value)}")
+    return RunError(f"environment {first + row} gave {what} of {value:g}, which {range_error(value)}")
 
 
-def as_float32(rewards: np.ndarray) -> np.ndarray:
-    """Rewards `[N]` as float32. Raises `Failed` if one leaves its range."""
+def to_float32(rewards: np.ndarray) -> np.ndarray:
+    """Rewards `[N]` as float32. Raises `RunError` if one leaves its range."""
     given = rewards.tolist()  # for few environments faster than NumPy
     if FLOAT32_MAX < max(given) < math.inf or -math.inf < min(given) < -FLOAT32_MAX:
         raise out_of_range("a reward", rewards)

@@ -14,18 +14,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ppo_bench.common.classes import class_named
-from ppo_bench.common.errors import ConfigError, Failed, exits_are_failures, one_line, require
-from ppo_bench.common.flattened import Flattened, can_flatten, is_text, named_leaves
-from ppo_bench.common.values import NOT_TRAINED
-from ppo_bench.envs.action_masks import MASK, legal_choices, masks_actions, only_after_reset, with_masks
-from ppo_bench.envs.base import LIBRARIES, MAX_STEPS_PER_GAME, USUALLY_TOLD, Seen, Step, Task
-from ppo_bench.envs.float_range import as_float32
-from ppo_bench.envs.spaces import choices_of, supported_spaces
-from ppo_bench.envs.tried import require_sound
+from ppo_bench.common.classes import import_class
+from ppo_bench.common.errors import ConfigError, RunError, exit_as_error, one_line, require
+from ppo_bench.common.flattened import FlattenedBox, can_flatten, is_text, leaf_spaces_by_name
+from ppo_bench.common.values import NOT_HASHED
+from ppo_bench.envs.action_masks import MASK, add_action_masks, flatten_action_mask, masks_actions, missing_mask_message
+from ppo_bench.envs.base import DEFAULT_INFO_KEYS, LIBRARIES, MAX_STEPS_PER_GAME, EnvStep, PolicyInput, Task
+from ppo_bench.envs.env_validation import validate_env
+from ppo_bench.envs.float_range import to_float32
+from ppo_bench.envs.observation_flattening import RowFlattener, drop_texts, scale_bytes
+from ppo_bench.envs.spaces import get_num_choices, supported_spaces
 from ppo_bench.envs.turns import require_players
-from ppo_bench.envs.vectorized import Vectorized, require_vectorization, spaces_of
-from ppo_bench.envs.vectors import ByRows, with_scaled_bytes, without_texts
+from ppo_bench.envs.vectorized import GymVectorEnv, get_spaces, require_vectorization
 
 NORMALIZERS = {"NormalizeObservation": "ppo.norm_obs", "NormalizeReward": "ppo.norm_reward"}
 """Wrappers of gymnasium with running statistics, which a resumed run would begin anew, and keys that do the same."""
@@ -38,7 +38,7 @@ class GymnasiumBackend:
     in_graph: ClassVar[bool] = False
     vmappable: ClassVar[bool] = False
     name: str
-    vectorization: str = field(metadata=NOT_TRAINED)
+    vectorization: str = field(metadata=NOT_HASHED)
 
     def libraries(self, env_id: str) -> tuple[str, ...]:
         """See `Backend.libraries`."""
@@ -60,12 +60,12 @@ class GymnasiumEnv:
         build = functools.partial(_make_one, task, render_mode)
         try:
             # Built once in this process first, where an error has a readable cause; worker processes hide it.
-            with exits_are_failures(task.id):
+            with exit_as_error(task.id):
                 env = _own_env(task, render_mode, checked=False)
-                require_sound(task.id, env)
+                validate_env(task.id, env)
                 env = _as_vectors(task, env)
                 self.masks_actions = masks_actions(task.id, env)
-        except (ConfigError, Failed):
+        except (ConfigError, RunError):
             raise
         except Exception as error:  # whatever the environment's own constructor raises
             if "mujoco" in str(error).lower():
@@ -79,7 +79,7 @@ class GymnasiumEnv:
         supported_spaces(task, env.observation_space, env.action_space)
         self.observation_space: Any = env.observation_space
         self.action_space: Any = env.action_space
-        spaces = spaces_of(env)
+        spaces = get_spaces(env)
         self.own_action_space: Any = spaces[1]
         """The space before choices were made to start at 0."""
         texts = "dropped_texts"
@@ -92,43 +92,43 @@ class GymnasiumEnv:
         env.close()
         require_players(task, 1)
         self.num_envs, self._id = task.num_envs, task.id
-        self._kept = task.info
-        self.told: dict[str, np.ndarray] = {}
+        self._info_keys = task.info
+        self.episode_info: dict[str, np.ndarray] = {}
         self._is_atari = task.atari is not None
         self._reward_clip = task.atari is not None and task.atari.reward_clip
         build = functools.partial(_make_one, task, render_mode, self.masks_actions)
-        self._envs = Vectorized(task.id, build, task.num_envs, vectorization, spaces)
+        self._envs = GymVectorEnv(task.id, build, task.num_envs, vectorization, spaces)
 
-    def reset(self, seeds: Sequence[int]) -> Seen:
+    def reset(self, seeds: Sequence[int]) -> PolicyInput:
         """See `VectorEnv.reset`."""
         obs, info = self._envs.reset(seeds)
-        return Seen(obs, legal=self._legal(info, np.zeros(self.num_envs, bool)))
+        return PolicyInput(obs, action_mask=self._action_mask(info, np.zeros(self.num_envs, bool)))
 
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         """See `VectorEnv.step`."""
         obs, reward, terminated, truncated, info = self._envs.step(actions.astype(self.action_space.dtype, copy=False))
-        self.told = {name: _numbers(info, name) for name in self._kept if name in info}
-        raw_reward = as_float32(reward)
+        self.episode_info = {name: _numbers(info, name) for name in self._info_keys if name in info}
+        raw_reward = to_float32(reward)
         learnt = np.sign(raw_reward) if self._reward_clip else raw_reward
         life_lost = info.get("life_lost", np.False_) if self._is_atari else np.False_
         episode_over = (terminated & ~life_lost) | truncated
-        legal = self._legal(info, terminated | truncated)
-        return Step(obs, learnt, terminated, truncated, episode_over, raw_reward, legal=legal)
+        action_mask = self._action_mask(info, terminated | truncated)
+        return EnvStep(obs, learnt, terminated, truncated, episode_over, raw_reward, action_mask=action_mask)
 
-    def _legal(self, info: dict[str, Any], done: np.ndarray) -> np.ndarray | None:
-        """See `Seen.legal`. In done environments every choice is legal, since the next step ignores it."""
+    def _action_mask(self, info: dict[str, Any], done: np.ndarray) -> np.ndarray | None:
+        """See `PolicyInput.action_mask`. In done environments every choice is legal, since the next step ignores it."""
         if not self.masks_actions:
             if MASK in info:
-                raise Failed(f"{self._id}: {only_after_reset('info')}")
+                raise RunError(f"{self._id}: {missing_mask_message('info')}")
             return None
-        legal = np.ones((self.num_envs, int(choices_of(self.action_space).sum())), bool)
+        action_mask = np.ones((self.num_envs, int(get_num_choices(self.action_space).sum())), bool)
         for i in np.flatnonzero(~done):
             (mask,) = info[MASK][i]
             try:
-                legal[i] = legal_choices(mask, self.action_space)
+                action_mask[i] = flatten_action_mask(mask, self.action_space)
             except ValueError as error:
-                raise Failed(f"environment {i} of {self._id}: {error}") from error
-        return legal
+                raise RunError(f"environment {i} of {self._id}: {error}") from error
+        return action_mask
 
     def render(self) -> np.ndarray:
         """A frame `[H, W, 3]` uint8 of the first environment; only with `render_mode="rgb_array"`."""
@@ -142,7 +142,8 @@ class GymnasiumEnv:
 def _numbers(info: dict[str, Any], name: str) -> np.ndarray:
     """The entries `info[name]` of N environments, `[N]` float64; NaN where an environment has none.
 
-    Gymnasium marks the environments that have it in `info["_" + name]`. Raises `Failed` if the entries are not numbers.
+    Gymnasium marks the environments that have it in `info["_" + name]`. Raises `RunError` if the entries are not
+    numbers.
     """
     try:
         numbers = np.asarray(info[name], np.float64)
@@ -150,7 +151,7 @@ def _numbers(info: dict[str, Any], name: str) -> np.ndarray:
             raise ValueError(numbers.shape)
         return np.where(info[f"_{name}"], numbers, np.nan)
     except (TypeError, ValueError) as error:
-        raise Failed(f"info[{name!r}] is not one number: leave it out of env.info") from error
+        raise RunError(f"info[{name!r}] is not one number: leave it out of env.info") from error
 
 
 def _make_one(task: Task, render_mode: str | None = None, masks_actions: bool = False) -> Any:
@@ -173,7 +174,7 @@ def _own_env(task: Task, render_mode: str | None, checked: bool = True) -> Any:
             env = gymnasium.make(task.id, **{**task.kwargs, **drawn})
             if render_mode:
                 _follow_robot(env)
-            return _wrapped(task, env)
+            return _apply_wrappers(task, env)
         if not str(gymnasium.spec(task.id).entry_point).startswith("ale_py"):
             raise ConfigError(f"{task.id} is not an Atari game: add env.atari=null")
         from ppo_bench.envs.atari import make_atari
@@ -183,22 +184,22 @@ def _own_env(task: Task, render_mode: str | None, checked: bool = True) -> Any:
         rules = task.atari
         shown: dict[str, Any] = {"render_mode": render_mode, "kwargs": task.kwargs, "frames": rules.frames}
         env = make(task.id, rules.episodic_life, repeat_action_probability=rules.repeat_action_probability, **shown)
-        return _wrapped(task, env)
+        return _apply_wrappers(task, env)
 
 
 def _as_vectors(task: Task, env: Any, masks_actions: bool = False) -> Any:
     """`env` as the vector of environments takes it: masks in `info`, choices from 0, one array as observation."""
-    env = _told(task, with_masks(env, masks_actions))
-    return env if task.atari else _flat(_from_zero(env))
+    env = _with_float_info(task, add_action_masks(env, masks_actions))
+    return env if task.atari else _flatten_observations(_with_zero_based_actions(env))
 
 
-def _told(task: Task, env: Any) -> Any:
+def _with_float_info(task: Task, env: Any) -> Any:
     """`env` whose numbers in `info` are floats, if `task.info` names others than those that are 0 or 1 anyway."""
-    if not set(task.info) - USUALLY_TOLD:
+    if not set(task.info) - DEFAULT_INFO_KEYS:
         return env
-    from ppo_bench.envs.told import Told
+    from ppo_bench.envs.float_info import FloatInfo
 
-    return Told(env, task.info)
+    return FloatInfo(env, task.info)
 
 
 def _follow_robot(env: Any) -> None:
@@ -233,7 +234,7 @@ def _register(task: Task) -> None:
         gymnasium.register_envs(ale_py)
 
 
-def _wrapped(task: Task, env: Any) -> Any:
+def _apply_wrappers(task: Task, env: Any) -> Any:
     """`env` inside the wrappers of `task.wrappers`. Raises `ConfigError` if one cannot be built."""
     import gymnasium
     from hydra.utils import instantiate
@@ -245,7 +246,7 @@ def _wrapped(task: Task, env: Any) -> Any:
                 "write {_target_: package.Class, key: value}"
             )
         arguments = dict(wrapper)
-        cls = class_named("env.wrappers: _target_", arguments.pop("_target_"), gymnasium.Wrapper)
+        cls = import_class("env.wrappers: _target_", arguments.pop("_target_"), gymnasium.Wrapper)
         if own := NORMALIZERS.get(cls.__name__):
             raise ConfigError(f"env.wrappers: {cls.__name__} has statistics that checkpoints lack: use {own}=true")
         try:
@@ -255,7 +256,7 @@ def _wrapped(task: Task, env: Any) -> Any:
     return env
 
 
-def _from_zero(env: Any) -> Any:
+def _with_zero_based_actions(env: Any) -> Any:
     """`env` with discrete actions that start at 0."""
     from gymnasium import spaces, wrappers
 
@@ -275,20 +276,20 @@ def first_action(space: Any) -> Any:
     return space.start if isinstance(space, spaces.Discrete | spaces.MultiDiscrete) else 0
 
 
-def _flat(env: Any) -> Any:
+def _flatten_observations(env: Any) -> Any:
     """`env` with flattened observations: dictionaries, tuples and discrete values (one-hot) become one vector, without
     texts."""
     from gymnasium import spaces, wrappers
 
     given = env.observation_space
-    space, select = without_texts(given)
+    space, select = drop_texts(given)
     if isinstance(space, spaces.Box) or not can_flatten(space):
         return env
     if space is not given:
         env = wrappers.TransformObservation(env, select, space)
-        env.dropped_texts = [name for name, part in named_leaves(given).items() if is_text(part)]
-    scaled, scale = with_scaled_bytes(space)
+        env.dropped_texts = [name for name, part in leaf_spaces_by_name(given).items() if is_text(part)]
+    scaled, scale = scale_bytes(space)
     flat: Any = wrappers.FlattenObservation(wrappers.TransformObservation(env, scale, scaled))
     flat.own_observation_space = space
-    flat.observation_space = Flattened(flat.observation_space, named_leaves(scaled), ByRows(given))
+    flat.observation_space = FlattenedBox(flat.observation_space, leaf_spaces_by_name(scaled), RowFlattener(given))
     return flat

@@ -7,23 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from ppo_bench.envs.base import GraphEnv, Seen, Step, VectorEnv
+from ppo_bench.envs.base import EnvStep, GraphEnv, PolicyInput, VectorEnv
 
 
-def on_host(env: VectorEnv | GraphEnv) -> VectorEnv:
+def to_vector_env(env: VectorEnv | GraphEnv) -> VectorEnv:
     """`env` itself if it is a `VectorEnv`, else a `VectorEnv` that steps the `GraphEnv` `env`."""
     if not isinstance(env, GraphEnv):
         return env
     if env.same_step:
-        return TensorsOnHost(env)
-    if env.reset_over:
-        return InNumpy(env)
-    from ppo_bench.envs.jax.host import HostView
+        return TensorVectorEnv(env)
+    if env.reset_with_xp:
+        return NumpyVectorEnv(env)
+    from ppo_bench.envs.jax.host import JaxVectorEnv
 
-    return HostView(env)
+    return JaxVectorEnv(env)
 
 
-class InNumpy:
+class NumpyVectorEnv:
     """A `VectorEnv` that steps a `GraphEnv` in NumPy."""
 
     masks_actions = False
@@ -34,14 +34,14 @@ class InNumpy:
         self.action_space: Any = env.action_space
         self._env = env
 
-    def reset(self, seeds: Sequence[int]) -> Seen:
+    def reset(self, seeds: Sequence[int]) -> PolicyInput:
         """See `VectorEnv.reset`."""
-        assert self._env.reset_over
-        start = self._env.reset_over(np, seeds)
-        self._step, self._state = start.step, start.state
-        return start.seen
+        assert self._env.reset_with_xp
+        result = self._env.reset_with_xp(np, seeds)
+        self._step, self._state = result.step, result.state
+        return result.policy_input
 
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         """See `VectorEnv.step`."""
         self._state, step = self._step(self._state, actions)
         return step.map(np.copy)  # some of its arrays are those of the state
@@ -51,7 +51,7 @@ class InNumpy:
         self._env.close()
 
 
-class TensorsOnHost:
+class TensorVectorEnv:
     """Environments of tensors with arrays of NumPy: a `VectorEnv`, but with same-step autoreset."""
 
     masks_actions = False
@@ -63,16 +63,16 @@ class TensorsOnHost:
         self.action_space: Any = env.action_space
         self._env = env
 
-    def reset(self, seeds: Sequence[int]) -> Seen:
+    def reset(self, seeds: Sequence[int]) -> PolicyInput:
         """See `VectorEnv.reset`; the environments share the first seed."""
         import torch
 
-        assert self._env.reset_over
-        start = self._env.reset_over(torch, seeds)
-        self._step, self._state, self._device = start.step, start.state, start.seen.obs.device
-        return Seen(_numpy(start.seen.obs))
+        assert self._env.reset_with_xp
+        result = self._env.reset_with_xp(torch, seeds)
+        self._step, self._state, self._device = result.step, result.state, result.policy_input.obs.device
+        return PolicyInput(_numpy(result.policy_input.obs))
 
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         """See `VectorEnv.step`."""
         import torch
 

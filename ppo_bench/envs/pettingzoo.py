@@ -12,16 +12,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ppo_bench.common.errors import ConfigError, Failed, exits_are_failures, nearest, one_line, require
-from ppo_bench.common.values import NOT_TRAINED
+from ppo_bench.common.errors import ConfigError, RunError, exit_as_error, nearest, one_line, require
+from ppo_bench.common.values import NOT_HASHED
 from ppo_bench.envs.atari_players import AtariPlayers, require_atari, roms
-from ppo_bench.envs.base import LIBRARIES, Seen, Step, Task, require_no_info
-from ppo_bench.envs.pettingzoo_game import COME_AND_GO, Game, InTurn, Together
+from ppo_bench.envs.base import LIBRARIES, EnvStep, PolicyInput, Task, require_no_info
+from ppo_bench.envs.pettingzoo_game import AGENTS_CHANGE, AecGame, Game, ParallelGame
 from ppo_bench.envs.spaces import supported_spaces
-from ppo_bench.envs.turns import games_of, require_players
-from ppo_bench.envs.vectorized import Vectorized, require_vectorization, spaces_of
+from ppo_bench.envs.turns import get_num_games, require_players
+from ppo_bench.envs.vectorized import GymVectorEnv, get_spaces, require_vectorization
 
-_TRIED_STEPS = 400
+_VALIDATION_STEPS = 400
 """Steps of random play before a run starts, which reveal games whose agents come and go."""
 
 
@@ -32,7 +32,7 @@ class PettingZooBackend:
     in_graph: ClassVar[bool] = False
     vmappable: ClassVar[bool] = False
     name: str
-    vectorization: str = field(metadata=NOT_TRAINED)
+    vectorization: str = field(metadata=NOT_HASHED)
 
     def libraries(self, env_id: str) -> tuple[str, ...]:
         """See `Backend.libraries`."""
@@ -52,45 +52,56 @@ class PettingZooEnv:
     """A `VectorEnv` of G games with P players, in G P rows."""
 
     def __init__(self, task: Task, vectorization: str) -> None:
-        task.plain("pettingzoo")
+        task.require_no_wrappers("pettingzoo")
         require_no_info(task, "pettingzoo")
         build = functools.partial(_make_game, task)
         game = build()
         self.players = len(game.agents)
         require_players(task, self.players)
         supported_spaces(task, game.player_observation_space, game.player_action_space)
-        with exits_are_failures(task.id):
-            _try(task, game)
+        with exit_as_error(task.id):
+            _validate(task, game)
         game.close()
-        self.num_envs, games = task.num_envs, games_of(task)
+        self.num_envs, games = task.num_envs, get_num_games(task)
         self.observation_space: Any = game.player_observation_space
         self.action_space: Any = game.player_action_space
         self.masks_actions, self.dropped_texts = game.masks_actions, game.dropped_texts
         self.render_fps = game.render_fps
         self._takes_turns = game.takes_turns
         self._reward_clip = task.atari is not None and task.atari.reward_clip
-        self._envs = Vectorized(task.id, build, games, vectorization, spaces_of(game))
+        self._envs = GymVectorEnv(task.id, build, games, vectorization, get_spaces(game))
 
-    def reset(self, seeds: Sequence[int]) -> Seen:
+    def reset(self, seeds: Sequence[int]) -> PolicyInput:
         """See `VectorEnv.reset`."""
         given, _ = self._envs.reset(seeds[:: self.players])
-        return self._seen(given)
+        return self._policy_input(given)
 
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         """See `VectorEnv.step`."""
         own = actions.astype(self.action_space.dtype, copy=False)
         by_game = own.reshape(-1, self.players, *actions.shape[1:])
         given, _, terminated, truncated, _ = self._envs.step(by_game)
-        seen, raw_reward = self._seen(given), self._rows(given["rewards"])
+        policy_input, raw_reward = self._policy_input(given), self._rows(given["rewards"])
         reward = np.sign(raw_reward) if self._reward_clip else raw_reward
         terminated, truncated = (np.repeat(flags, self.players) for flags in (terminated, truncated))
         over = terminated | truncated
-        return Step(seen.obs, reward, terminated, truncated, over, raw_reward, seen.acts, seen.legal)
+        return EnvStep(
+            policy_input.obs,
+            reward,
+            terminated,
+            truncated,
+            over,
+            raw_reward,
+            policy_input.policy_mask,
+            policy_input.action_mask,
+        )
 
-    def _seen(self, given: Mapping[str, np.ndarray]) -> Seen:
-        acts = self._rows(given["acts"]).astype(bool) if self._takes_turns else None
-        return Seen(
-            self._rows(given["obs"]), acts, self._rows(given["legal"]).astype(bool) if self.masks_actions else None
+    def _policy_input(self, given: Mapping[str, np.ndarray]) -> PolicyInput:
+        policy_mask = self._rows(given["policy_mask"]).astype(bool) if self._takes_turns else None
+        return PolicyInput(
+            self._rows(given["obs"]),
+            policy_mask,
+            self._rows(given["action_mask"]).astype(bool) if self.masks_actions else None,
         )
 
     def _rows(self, array: np.ndarray) -> np.ndarray:
@@ -128,14 +139,14 @@ def _make_game(task: Task) -> Game:
     kind: Any = "parallel" if env_id in pettingzoo.parallel_registry else "aec"
     env = _called(env_id, lambda: pettingzoo.make(kind, env_id, **arguments))
     if not hasattr(env, "possible_agents"):
-        raise ConfigError(f"{env_id}: it does not say which agents there can be: {COME_AND_GO}")
+        raise ConfigError(f"{env_id}: it does not say which agents there can be: {AGENTS_CHANGE}")
     if task.atari:
         env = AtariPlayers(env, task.atari)
-    return Game(env_id, Together(env) if kind == "parallel" else InTurn(env))
+    return Game(env_id, ParallelGame(env) if kind == "parallel" else AecGame(env))
 
 
 def _called(env_id: str, make: Callable[[], Any]) -> Any:
-    with exits_are_failures(env_id):
+    with exit_as_error(env_id):
         try:
             return make()
         except Exception as error:  # whatever the environment's own code raises
@@ -147,21 +158,22 @@ def _called(env_id: str, make: Callable[[], Any]) -> Any:
             raise ConfigError(f"PettingZoo cannot make {env_id!r}: {said}") from error
 
 
-def _try(task: Task, game: Game) -> None:
-    """Raise `ConfigError` if agents come and go, or the environment raises, within `_TRIED_STEPS` of random play."""
+def _validate(task: Task, game: Game) -> None:
+    """Raise `ConfigError` if agents come and go, or the environment raises, within `_VALIDATION_STEPS` of random
+    play."""
     rng = np.random.default_rng(0)
     try:
-        seen, _ = game.reset(seed=0)
-        for _ in range(_TRIED_STEPS):
+        obs, _ = game.reset(seed=0)
+        for _ in range(_VALIDATION_STEPS):
             if game.masks_actions:
-                actions: Any = [rng.choice(np.flatnonzero(legal)) for legal in seen["legal"]]
+                actions: Any = [rng.choice(np.flatnonzero(action_mask)) for action_mask in obs["action_mask"]]
             else:
                 game.action_space.seed(int(rng.integers(2**31)))
                 actions = game.action_space.sample()
-            seen, _, terminated, truncated, _ = game.step(actions)
+            obs, _, terminated, truncated, _ = game.step(actions)
             if terminated or truncated:
-                seen, _ = game.reset()
-    except Failed as error:
+                obs, _ = game.reset()
+    except RunError as error:
         raise ConfigError(str(error)) from error
     except Exception as error:  # whatever the environment's own code raises
         said = one_line(error)

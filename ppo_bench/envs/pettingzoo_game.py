@@ -10,25 +10,25 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
-from ppo_bench.common.errors import ConfigError, Failed
-from ppo_bench.common.flattened import Flattened, can_flatten, is_text, named_leaves
-from ppo_bench.envs.action_masks import MASK, legal_choices, only_after_reset
-from ppo_bench.envs.vectors import with_scaled_bytes, without_texts
+from ppo_bench.common.errors import ConfigError, RunError
+from ppo_bench.common.flattened import FlattenedBox, can_flatten, is_text, leaf_spaces_by_name
+from ppo_bench.envs.action_masks import MASK, flatten_action_mask, missing_mask_message
+from ppo_bench.envs.observation_flattening import drop_texts, scale_bytes
 
-COME_AND_GO = "environments whose agents come and go are not supported"
+AGENTS_CHANGE = "environments whose agents come and go are not supported"
 
 
 class Game(gymnasium.Env):
     """One game of P players as a gymnasium environment.
 
-    Its observation is a dictionary of arrays `[P, ...]`: `obs`; `rewards` float32; `acts`, flags of the players who are
-    to move; and, if the game masks choices, `legal [P, A]`.
+    Its observation is a dictionary of arrays `[P, ...]`: `obs`; `rewards` float32; `policy_mask`, flags of the players
+    who are to move; and, if the game masks choices, `action_mask [P, A]`.
     """
 
-    def __init__(self, name: str, table: Together | InTurn) -> None:
+    def __init__(self, name: str, table: ParallelGame | AecGame) -> None:
         self._name, self._table = name, table
         self.agents: list[str] = list(table.env.possible_agents)
-        self.takes_turns = isinstance(table, InTurn)
+        self.takes_turns = isinstance(table, AecGame)
         first, *others = self.agents
         self.own_observation_space, self.player_action_space = _spaces(table, first)
         for other in others:
@@ -40,12 +40,14 @@ class Game(gymnasium.Env):
             if "observation" not in own.spaces:
                 raise ConfigError(f"{name}: observations with {MASK!r} have no key 'observation'")
             own = own["observation"]
-        self.dropped_texts = [name for name, part in named_leaves(own).items() if is_text(part)]
-        own, self._select = without_texts(own)
+        self.dropped_texts = [name for name, part in leaf_spaces_by_name(own).items() if is_text(part)]
+        own, self._select = drop_texts(own)
         self._flat = not isinstance(own, spaces.Box) and can_flatten(own)
-        self._own_space, self._scaled = with_scaled_bytes(own) if self._flat else (own, lambda obs: obs)
+        self._own_space, self._scaled = scale_bytes(own) if self._flat else (own, lambda obs: obs)
         self.player_observation_space = (
-            Flattened(spaces.flatten_space(self._own_space), named_leaves(self._own_space)) if self._flat else own
+            FlattenedBox(spaces.flatten_space(self._own_space), leaf_spaces_by_name(self._own_space))
+            if self._flat
+            else own
         )
         self._seeds = np.random.default_rng()
         self._table.reset(0)
@@ -55,12 +57,12 @@ class Game(gymnasium.Env):
         parts: dict[str, spaces.Space] = {
             "obs": batch_space(self.player_observation_space, players),
             "rewards": spaces.Box(-np.inf, np.inf, (players,), np.float32),
-            "acts": spaces.MultiBinary(players),
+            "policy_mask": spaces.MultiBinary(players),
         }
         if self.masks_actions:
             if not isinstance(self.player_action_space, spaces.Discrete):
                 raise ConfigError(f"{name}: {MASK!r} is for actions that are one integer")
-            parts["legal"] = spaces.MultiBinary((players, int(self.player_action_space.n)))
+            parts["action_mask"] = spaces.MultiBinary((players, int(self.player_action_space.n)))
         self.observation_space = spaces.Dict(parts)
         self.action_space = batch_space(self.player_action_space, players)
 
@@ -70,7 +72,7 @@ class Game(gymnasium.Env):
             self._seeds = np.random.default_rng(seed)
         self._table.reset(int(self._seeds.integers(2**31)))
         self._require_all(self._table.agents)
-        return self._seen(dict.fromkeys(self.agents, 0.0), over=False), {}
+        return self._observe(dict.fromkeys(self.agents, 0.0), over=False), {}
 
     def step(self, actions: Any) -> tuple[dict[str, Any], float, bool, bool, dict]:
         """Make a move with `actions [P, ...]`: of all players, or of the one whose turn it is."""
@@ -80,41 +82,44 @@ class Game(gymnasium.Env):
         if not ended:
             self._require_all(table.agents)
         elif len(ended) < len(self.agents):
-            raise Failed(
-                f"{self._name}: {_names(ended)} ended before {_names(set(self.agents) - ended)}: {COME_AND_GO}"
+            raise RunError(
+                f"{self._name}: {_names(ended)} ended before {_names(set(self.agents) - ended)}: {AGENTS_CHANGE}"
             )
         terminated = bool(ended) and all(table.terminations.get(agent) for agent in self.agents)
-        return self._seen(table.rewards, bool(ended)), 0.0, terminated, bool(ended) and not terminated, {}
+        return self._observe(table.rewards, bool(ended)), 0.0, terminated, bool(ended) and not terminated, {}
 
     def _require_all(self, agents: Sequence[str]) -> None:
         if set(agents) != set(self.agents):
-            raise Failed(f"{self._name}: it has {_names(agents)}, and had {_names(self.agents)}: {COME_AND_GO}")
+            raise RunError(f"{self._name}: it has {_names(agents)}, and had {_names(self.agents)}: {AGENTS_CHANGE}")
 
-    def _seen(self, rewards: Mapping[str, float], over: bool) -> dict[str, Any]:
+    def _observe(self, rewards: Mapping[str, float], over: bool) -> dict[str, Any]:
         table = self._table
         given = [table.observe(agent) for agent in self.agents]
-        acts = np.array([not over and table.acts(agent) for agent in self.agents])
+        policy_mask = np.array([not over and table.is_to_move(agent) for agent in self.agents])
         if not self.masks_actions and any(MASK in info for info in table.infos.values()):
-            raise Failed(f"{self._name}: {only_after_reset('infos[...]')}")
-        seen = {"rewards": np.array([rewards.get(agent, 0.0) for agent in self.agents], np.float32), "acts": acts}
+            raise RunError(f"{self._name}: {missing_mask_message('infos[...]')}")
+        obs = {
+            "rewards": np.array([rewards.get(agent, 0.0) for agent in self.agents], np.float32),
+            "policy_mask": policy_mask,
+        }
         if self.masks_actions:
-            masks = [self._mask(*player) for player in zip(self.agents, given, acts, strict=True)]
-            seen["legal"] = np.stack(masks) | ~acts[:, None]
+            masks = [self._mask(*player) for player in zip(self.agents, given, policy_mask, strict=True)]
+            obs["action_mask"] = np.stack(masks) | ~policy_mask[:, None]
         own = [obs["observation"] for obs in given] if self._in_dictionary else given
         if self._flat:
             own = [spaces.flatten(self._own_space, self._scaled(self._select(obs))) for obs in own]
-        return seen | {"obs": np.stack(own)}
+        return obs | {"obs": np.stack(own)}
 
-    def _mask(self, agent: str, obs: Any, acts: bool) -> Any:
+    def _mask(self, agent: str, obs: Any, is_to_move: bool) -> Any:
         """The player's mask of legal choices; in turns, `infos` may have that of the player to move alone."""
         info = obs if self._in_dictionary else self._table.infos[agent]
-        if MASK not in info and acts:
-            raise Failed(f"{self._name}: infos[{agent!r}] has no {MASK!r}, and {agent} is to move")
+        if MASK not in info and is_to_move:
+            raise RunError(f"{self._name}: infos[{agent!r}] has no {MASK!r}, and {agent} is to move")
         try:
             mask = info.get(MASK, np.ones(self.player_action_space.n, np.int8))
-            return legal_choices(mask, self.player_action_space)
+            return flatten_action_mask(mask, self.player_action_space)
         except ValueError as error:
-            raise Failed(f"{self._name}, {agent}: {error}") from error
+            raise RunError(f"{self._name}, {agent}: {error}") from error
 
     def render(self) -> Any:
         """See `gymnasium.Env.render`."""
@@ -125,7 +130,7 @@ class Game(gymnasium.Env):
         self._table.env.close()
 
 
-class Together:
+class ParallelGame:
     """A PettingZoo environment with the parallel API: all players act in each step."""
 
     def __init__(self, env: Any) -> None:
@@ -150,12 +155,12 @@ class Together:
         """The observation of a player."""
         return self._obs[agent]
 
-    def acts(self, agent: str) -> bool:
+    def is_to_move(self, agent: str) -> bool:
         """Whether the game will use the player's action: always."""
         return True
 
 
-class InTurn:
+class AecGame:
     """A PettingZoo environment with the AEC API: one player moves after the other."""
 
     def __init__(self, env: Any) -> None:
@@ -178,7 +183,7 @@ class InTurn:
         """The observation of a player."""
         return self.env.observe(agent)
 
-    def acts(self, agent: str) -> bool:
+    def is_to_move(self, agent: str) -> bool:
         """Whether it is the player's turn."""
         return bool(agent == self.env.agent_selection)
 
@@ -203,7 +208,7 @@ class InTurn:
         return self.env.truncations
 
 
-def _spaces(table: Together | InTurn, agent: str) -> tuple[Any, Any]:
+def _spaces(table: ParallelGame | AecGame, agent: str) -> tuple[Any, Any]:
     return table.env.observation_space(agent), table.env.action_space(agent)
 
 

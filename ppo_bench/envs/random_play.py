@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ppo_bench.envs.base import Step, VectorEnv
-from ppo_bench.envs.spaces import choices_of
+from ppo_bench.envs.base import EnvStep, VectorEnv
+from ppo_bench.envs.spaces import get_num_choices
 
 
 class Play(NamedTuple):
     """The record of T random steps: observations `[T + 1, N, ...]`, and the steps' other arrays `[T, N, ...]`."""
 
     obs: np.ndarray
-    steps: Step
+    steps: EnvStep
 
     @property
     def done(self) -> np.ndarray:
@@ -35,7 +35,7 @@ class Play(NamedTuple):
         return Play(self.obs[:, order], self.steps.map(lambda x: x[:, order] if x.size else x))
 
 
-def players_of(env: VectorEnv) -> int:
+def get_num_players(env: VectorEnv) -> int:
     """Number of rows of `env` that form one game."""
     return int(getattr(env, "players", 1))
 
@@ -44,19 +44,19 @@ def _opposite(num_envs: int, players: int) -> np.ndarray:
     return np.arange(num_envs).reshape(-1, players)[::-1].reshape(-1)
 
 
-def by_component(space: Any, lanes: np.ndarray) -> list[np.ndarray]:
+def split_by_component(space: Any, lanes: np.ndarray) -> list[np.ndarray]:
     """`lanes [N, A]`, with a column for each choice, split into one array for each component of `space`."""
-    return np.split(lanes, np.cumsum(choices_of(space))[:-1], axis=1)
+    return np.split(lanes, np.cumsum(get_num_choices(space))[:-1], axis=1)
 
 
-def random_actions(env: VectorEnv, rng: np.random.Generator, legal: np.ndarray | None = None) -> np.ndarray:
-    """Uniform random actions: integers `[N]` or `[N, K]` among the choices that `legal [N, A]` allows, or floats
+def random_actions(env: VectorEnv, rng: np.random.Generator, action_mask: np.ndarray | None = None) -> np.ndarray:
+    """Uniform random actions: integers `[N]` or `[N, K]` among the choices that `action_mask [N, A]` allows, or floats
     `[N, A]` in the intersection of the bounds and `[-1, 1]`."""
     from gymnasium import spaces
 
     space = env.action_space
-    if legal is not None:
-        parts = by_component(space, np.where(legal, rng.random(legal.shape), -1.0))
+    if action_mask is not None:
+        parts = split_by_component(space, np.where(action_mask, rng.random(action_mask.shape), -1.0))
         choices = np.stack([part.argmax(1) for part in parts], 1)
         return choices[:, 0] if isinstance(space, spaces.Discrete) else choices
     if isinstance(space, spaces.Discrete):
@@ -79,23 +79,23 @@ def play(
     `alter_reset_actions` takes other actions at reset steps and in rows that pass. `mirror` reverses the order of seeds
     and actions, and takes other actions in the first environment or game, which is the last one in the reversed order.
     """
-    players = players_of(env)
+    players = get_num_players(env)
     order = _opposite(env.num_envs, players) if mirror else np.arange(env.num_envs)
     rng, other_rng = np.random.default_rng(1), np.random.default_rng(2)
-    seen = env.reset([seeds[int(i)] for i in order]).map(np.copy)
-    observations: list[np.ndarray] = [seen.obs]
+    policy_input = env.reset([seeds[int(i)] for i in order]).map(np.copy)
+    observations: list[np.ndarray] = [policy_input.obs]
     resets = np.zeros(env.num_envs, bool)
-    steps: list[Step] = []
+    steps: list[EnvStep] = []
     for _ in range(num_steps):
-        legal = None if seen.legal is None else seen.legal[order]
-        actions = random_actions(env, rng, legal)
+        action_mask = None if policy_input.action_mask is None else policy_input.action_mask[order]
+        actions = random_actions(env, rng, action_mask)
         if alter_reset_actions:
-            ignored = resets if seen.acts is None else resets | ~seen.acts
+            ignored = resets if policy_input.policy_mask is None else resets | ~policy_input.policy_mask
             actions[ignored] = random_actions(env, other_rng)[ignored]
         if mirror:
-            actions[:players] = random_actions(env, other_rng, legal)[:players]
+            actions[:players] = random_actions(env, other_rng, action_mask)[:players]
         step = env.step(actions[order]).map(np.copy)
-        seen, resets = step.seen, step.terminated | step.truncated
+        policy_input, resets = step.policy_input, step.terminated | step.truncated
         observations.append(step.obs)
         steps.append(step._replace(obs=np.empty(0)))
-    return Play(np.stack(observations), Step.stack(steps))
+    return Play(np.stack(observations), EnvStep.stack(steps))

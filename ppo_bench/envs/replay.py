@@ -8,21 +8,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ppo_bench.envs.base import Seen, Step, VectorEnv
-from ppo_bench.mathematics.parts import WHOLE, Part
+from ppo_bench.envs.base import EnvStep, PolicyInput, VectorEnv
+from ppo_bench.mathematics.shards import SINGLE_SHARD, Shard
 
 
 class Recording(NamedTuple):
     """The steps of one iteration and the actions that led to them, `[T, N, ...]` each."""
 
-    steps: Step
+    steps: EnvStep
     actions: np.ndarray
 
 
-def joined_steps(parts: Sequence[Step]) -> Step:
+def concatenate_steps(parts: Sequence[EnvStep]) -> EnvStep:
     """The steps `[T, N, ...]` of all environments, from those of their parts in order."""
     fields: Any = (None if column[0] is None else np.concatenate(column, 1) for column in zip(*parts, strict=True))
-    return Step(*fields)
+    return EnvStep(*fields)
 
 
 class RecordingEnv:
@@ -34,14 +34,14 @@ class RecordingEnv:
         self.observation_space: Any = env.observation_space
         self.action_space: Any = env.action_space
         self.masks_actions = env.masks_actions
-        self._steps: list[Step] = []
+        self._steps: list[EnvStep] = []
         self._actions: list[np.ndarray] = []
 
-    def reset(self, seeds: Sequence[int]) -> Seen:
+    def reset(self, seeds: Sequence[int]) -> PolicyInput:
         """See `VectorEnv.reset`."""
         return self._env.reset(seeds)
 
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         """See `VectorEnv.step`."""
         step = self._env.step(actions)
         self._steps.append(step.map(np.copy))
@@ -50,7 +50,7 @@ class RecordingEnv:
 
     def take(self) -> Recording:
         """The recording since the last call, which is then cleared."""
-        recording = Recording(Step.stack(self._steps), np.stack(self._actions))
+        recording = Recording(EnvStep.stack(self._steps), np.stack(self._actions))
         self._steps, self._actions = [], []
         return recording
 
@@ -62,27 +62,27 @@ class RecordingEnv:
 class ReplayEnv:
     """A `VectorEnv` that returns recorded steps whatever the actions are, and records these actions."""
 
-    def __init__(self, like: VectorEnv, part: Part = WHOLE) -> None:
+    def __init__(self, like: VectorEnv, shard: Shard = SINGLE_SHARD) -> None:
         """Environments `like` these, which are this part of those that were recorded."""
-        self._part = part
+        self._shard = shard
         self.num_envs = like.num_envs
         self.observation_space: Any = like.observation_space
         self.action_space: Any = like.action_space
         self.masks_actions = like.masks_actions
-        self._steps: list[Step] = []
+        self._steps: list[EnvStep] = []
         self._actions: list[np.ndarray] = []
 
-    def load(self, steps: Step) -> None:
+    def load(self, steps: EnvStep) -> None:
         """Replay `steps` of all environments, `[T, N, ...]` each, from now on."""
-        own = steps.map(lambda array: self._part.of(array, 1))
+        own = steps.map(lambda array: self._shard.slice(array, 1))
         self._steps = [own.map(itemgetter(t)) for t in range(len(own.reward))]
         self._actions = []
 
-    def reset(self, seeds: Sequence[int]) -> Seen:
+    def reset(self, seeds: Sequence[int]) -> PolicyInput:
         """Observations of zeros; a follower takes its real state from the leader."""
-        return Seen(np.zeros((self.num_envs, *self.observation_space.shape), self.observation_space.dtype))
+        return PolicyInput(np.zeros((self.num_envs, *self.observation_space.shape), self.observation_space.dtype))
 
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         """The next recorded step."""
         self._actions.append(np.array(actions))
         return self._steps[len(self._actions) - 1]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import gymnasium
 
 
-def choices_of(action_space: gymnasium.Space) -> np.ndarray:
+def get_num_choices(action_space: gymnasium.Space) -> np.ndarray:
     """Number of choices of each component of a space of integers, `[K]`."""
     from gymnasium import spaces
 
@@ -28,9 +28,11 @@ def supported_spaces(task: Task, observation_space: gymnasium.Space, action_spac
 
     if not isinstance(observation_space, spaces.Box):
         kind = type(observation_space).__name__
-        from ppo_bench.common.flattened import can_flatten, named_leaves  # imports gymnasium
+        from ppo_bench.common.flattened import can_flatten, leaf_spaces_by_name  # imports gymnasium
 
-        parts = [name for name, part in named_leaves(observation_space).items() if name and not can_flatten(part)]
+        parts = [
+            name for name, part in leaf_spaces_by_name(observation_space).items() if name and not can_flatten(part)
+        ]
         named = f", and {', '.join(parts)} cannot be laid out as one" if parts else ""
         raise ConfigError(f"{task.id}: observations of kind {kind} are not supported here, only Box (one array){named}")
     kinds = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Box)

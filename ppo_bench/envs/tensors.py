@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ppo_bench.common.errors import ConfigError, Failed, exits_are_failures, failure_of, one_line, require
-from ppo_bench.envs.base import GraphEnv, Seen, Start, Step, Task, require_no_info
+from ppo_bench.common.errors import ConfigError, RunError, as_run_error, exit_as_error, one_line, require
+from ppo_bench.envs.base import EnvStep, GraphEnv, PolicyInput, ResetResult, Task, require_no_info
 from ppo_bench.envs.spaces import supported_spaces
 from ppo_bench.envs.turns import require_players
 
@@ -36,7 +36,7 @@ class TensorsBackend:
 
     def make(self, task: Task) -> TensorEnv:
         """The environments of `task`. Raises `ConfigError` if its id does not name a factory of such environments."""
-        task.plain("tensors")
+        task.require_no_wrappers("tensors")
         require_no_info(task, "tensors")
         require_players(task, 1)
         if task.atari:
@@ -57,7 +57,7 @@ def _made(task: Task) -> Any:
     """What the factory of `task` returns. Raises `ConfigError` if there is none or it raises."""
     module, _, name = task.id.partition(":")
     try:
-        with exits_are_failures(f"backend=tensors: {task.id}"):
+        with exit_as_error(f"backend=tensors: {task.id}"):
             factory: Any = pydoc.locate(f"{module}.{name}") if name else None
             if not callable(factory):
                 raise ConfigError(
@@ -65,7 +65,7 @@ def _made(task: Task) -> Any:
                     "that Python can import"
                 )
             return factory(num_envs=task.num_envs, **(task.kwargs or {}))
-    except (ConfigError, Failed):
+    except (ConfigError, RunError):
         raise
     except Exception as error:  # whatever the user's code raises
         reason = one_line(error) or type(error).__name__
@@ -75,7 +75,7 @@ def _made(task: Task) -> Any:
 class TensorEnv(GraphEnv):
     """N environments of tensors with same-step autoreset, stepped by PyTorch outside of any program.
 
-    Where a step ends an episode it returns the first observation of the next one, and `Step.final_obs` has the final
+    Where a step ends an episode it returns the first observation of the next one, and `EnvStep.final_obs` has the final
     one.
     """
 
@@ -85,18 +85,18 @@ class TensorEnv(GraphEnv):
         self._env, self._id = env, env_id
         self.num_envs, self.action_space = env.num_envs, env.single_action_space
         self.observation_space = env.single_observation_space
-        self.reset_over = self._reset_over
+        self.reset_with_xp = self._reset_with_xp
 
-    def reset(self, seeds: Sequence[int]) -> Start:
+    def reset(self, seeds: Sequence[int]) -> ResetResult:
         """Raise `ConfigError`: JAX does not step them."""
         raise ConfigError("backend=tensors is stepped by PyTorch: use framework=torch_eager or torch_compile")
 
-    def _reset_over(self, xp: Any, seeds: Sequence[int], device: Any = None) -> Start:
-        """See `GraphEnv.reset_over`. The environments share one seed. `device` is checked; None allows any."""
+    def _reset_with_xp(self, xp: Any, seeds: Sequence[int], device: Any = None) -> ResetResult:
+        """See `GraphEnv.reset_with_xp`. The environments share one seed. `device` is checked; None allows any."""
         self._device = device
         obs, _ = self._call("reset", seed=int(seeds[0]))
         self._require("observations", obs, self.observation_space.shape)
-        return Start(self._step, (), Seen(obs))
+        return ResetResult(self._step, (), PolicyInput(obs))
 
     def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """The result of a method of the environments, whose tensors can be modified in any mode of PyTorch."""
@@ -106,10 +106,10 @@ class TensorEnv(GraphEnv):
             with torch.inference_mode(False), torch.no_grad():
                 return getattr(self._env, method)(*(x.clone() for x in args), **kwargs)
         except Exception as error:  # whatever the user's code raises
-            raise failure_of(f"env.id={self._id}: {method}", error) from error
+            raise as_run_error(f"env.id={self._id}: {method}", error) from error
 
-    def _step(self, state: Any, actions: Any) -> tuple[Any, Step]:
-        """The result of a step, whose `obs` follow a reset where an episode has ended; see `Start.step`."""
+    def _step(self, state: Any, actions: Any) -> tuple[Any, EnvStep]:
+        """The result of a step, whose `obs` follow a reset where an episode has ended; see `ResetResult.step`."""
         import torch
 
         obs, reward, terminated, truncated, info = self._call("step", actions)
@@ -120,21 +120,21 @@ class TensorEnv(GraphEnv):
         if final is not None:
             self._require("final observations", final, self.observation_space.shape)
         reward, terminated, truncated = reward.to(torch.float32), terminated.bool(), truncated.bool()
-        return state, Step(obs, reward, terminated, truncated, terminated | truncated, reward, final_obs=final)
+        return state, EnvStep(obs, reward, terminated, truncated, terminated | truncated, reward, final_obs=final)
 
     def _require(self, name: str, array: Any, shape: tuple[int, ...]) -> None:
-        """Raise `Failed` unless `array` is a tensor `[N, *shape]` on the device of learning."""
+        """Raise `RunError` unless `array` is a tensor `[N, *shape]` on the device of learning."""
         import torch
 
         expected = (self.num_envs, *shape)
         if not isinstance(array, torch.Tensor):
             kind = type(array).__name__
-            raise Failed(f"env.id={self._id} returns {name} of type {kind}, not a tensor of shape {list(expected)}")
+            raise RunError(f"env.id={self._id} returns {name} of type {kind}, not a tensor of shape {list(expected)}")
         if array.shape != expected:
-            raise Failed(f"env.id={self._id} returns {name} of shape {list(array.shape)}, not {list(expected)}")
+            raise RunError(f"env.id={self._id} returns {name} of shape {list(array.shape)}, not {list(expected)}")
         device = self._device
         if device is not None and (array.device.type, array.device.index or 0) != (device.type, device.index or 0):
-            raise Failed(
+            raise RunError(
                 f"env.id={self._id} returns {name} on {array.device}, and the policy is on {device}: use "
                 f"device={array.device}, or make the environments on the other one (env.kwargs)"
             )

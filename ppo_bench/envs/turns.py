@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.envs.base import Seen, Step, Task
+from ppo_bench.envs.base import EnvStep, PolicyInput, Task
 
 
-def games_of(task: Task) -> int:
+def get_num_games(task: Task) -> int:
     """Number of games of a task, G = N / P. Raises `ConfigError` if P does not divide N."""
     if task.num_envs % task.players:
         raise ConfigError(
@@ -29,24 +29,24 @@ def require_players(task: Task, players: int) -> None:
         raise ConfigError(f"env.players={task.players}: {task.id} is {game}; set env.players={players}")
 
 
-def seen_by_rows(xp: Any, players: int, obs: Any, turn: Any, legal: Any, over: Any = None) -> Seen:
+def make_player_inputs(xp: Any, players: int, obs: Any, turn: Any, action_mask: Any, over: Any = None) -> PolicyInput:
     """The policy's inputs for G games of P players.
 
-    `obs [G P, ...]` are the observations of the rows, `turn [G]` the player to move, and `legal [G, A]` that player's
-    legal choices. No player is to move in games that are `over [G]`.
+    `obs [G P, ...]` are the observations of the rows, `turn [G]` the player to move, and `action_mask [G, A]` that
+    player's legal choices. No player is to move in games that are `over [G]`.
     """
-    acts = turn[:, None] == xp.arange(players)
+    policy_mask = turn[:, None] == xp.arange(players)
     if over is not None:
-        acts = acts & ~over[:, None]
-    acts = acts.reshape(-1)
-    return Seen(obs, acts, xp.repeat(legal, players, 0) | ~acts[:, None])
+        policy_mask = policy_mask & ~over[:, None]
+    policy_mask = policy_mask.reshape(-1)
+    return PolicyInput(obs, policy_mask, xp.repeat(action_mask, players, 0) | ~policy_mask[:, None])
 
 
-def step_of_rows(xp: Any, players: int, step: Step, turn: Any, legal: Any) -> Step:
-    """The `Step` of G P rows from a step of G games, whose flags are `[G]`, observations and rewards `[G P, ...]`.
+def make_player_steps(xp: Any, players: int, step: EnvStep, turn: Any, action_mask: Any) -> EnvStep:
+    """The `EnvStep` of G P rows from a step of G games, whose flags are `[G]`, observations and rewards `[G P, ...]`.
 
-    `turn` and `legal` are as in `seen_by_rows`.
+    `turn` and `action_mask` are as in `make_player_inputs`.
     """
     flags = {name: xp.repeat(getattr(step, name), players) for name in ("terminated", "truncated", "episode_over")}
-    seen = seen_by_rows(xp, players, step.obs, turn, legal, step.terminated | step.truncated)
-    return step._replace(**flags, acts=seen.acts, legal=seen.legal)
+    policy_input = make_player_inputs(xp, players, step.obs, turn, action_mask, step.terminated | step.truncated)
+    return step._replace(**flags, policy_mask=policy_input.policy_mask, action_mask=policy_input.action_mask)

@@ -16,11 +16,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from ppo_bench.common.errors import ENV_ERRORS, ConfigError, Failed, failure_of, one_line
+from ppo_bench.common.errors import ENV_ERRORS, ConfigError, RunError, as_run_error, one_line
 from ppo_bench.envs.base import Backend
 
 SPACES = ("observation", "action") * 2
-"""The kinds of the spaces in `spaces_of`."""
+"""The kinds of the spaces in `get_spaces`."""
 
 
 def require_vectorization(vectorization: str) -> None:
@@ -29,38 +29,38 @@ def require_vectorization(vectorization: str) -> None:
         raise ConfigError(f"backend.vectorization={vectorization}: choose sync or async")
 
 
-def in_this_process(backend: Backend) -> Backend:
+def without_worker_processes(backend: Backend) -> Backend:
     """The backend without processes of its own, which cannot be started safely once a training has threads."""
     return replace(backend, vectorization="sync") if hasattr(backend, "vectorization") else backend  # type: ignore[type-var]
 
 
-class Vectorized:
+class GymVectorEnv:
     """N environments that `build` makes, with next-step autoreset."""
 
     def __init__(
         self, env_id: str, build: Callable[[], Any], num_envs: int, vectorization: str, spaces: Sequence[Any]
     ) -> None:
-        """`spaces` are what `spaces_of` each environment must be. Raises `ConfigError` if one has others."""
+        """`spaces` are what `get_spaces` each environment must be. Raises `ConfigError` if one has others."""
         from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
-        # What gymnasium says of errors in worker processes beside their traceback; for `Failed`, the traceback too.
-        known = r"(?s).*(Received the following error|Raising the last exception|ppo_bench\.common\.errors\.Failed: )"
+        # What gymnasium says of errors in worker processes beside their traceback; for `RunError`, the traceback too.
+        known = r"(?s).*(Received the following error|Raising the last exception|ppo_bench\.common\.errors\.RunError: )"
         warnings.filterwarnings("ignore", known, module="gymnasium")
         self._id, self._lost_worker = env_id, False
         self._has_workers = vectorization == "async"
         kind = AsyncVectorEnv if self._has_workers else SyncVectorEnv
         each = [
-            functools.partial(_built, build, os.getpid(), spaces, f"environment {i} of {env_id}")
+            functools.partial(_build_env, build, os.getpid(), spaces, f"environment {i} of {env_id}")
             for i in range(num_envs)
         ]
         try:
             self._envs: Any = kind(each, copy=False, autoreset_mode=AutoresetMode.NEXT_STEP)
         except EOFError as error:
-            raise Failed(f"a worker process of {env_id} has ended as it began") from error
+            raise RunError(f"a worker process of {env_id} has ended as it began") from error
         self._require_same(env_id, spaces)
 
     def _require_same(self, env_id: str, spaces: Sequence[Any]) -> None:
-        for i, found in enumerate(self._asked(self._envs.get_attr, "built_spaces")):
+        for i, found in enumerate(self._call(self._envs.get_attr, "built_spaces")):
             for kind, space, other in zip(SPACES, spaces, found, strict=True):
                 if other != space:
                     self.close()
@@ -71,12 +71,12 @@ class Vectorized:
 
     def reset(self, seeds: Sequence[int]) -> tuple[Any, dict[str, Any]]:
         """Restart all environments, with one seed each; observations and infos as in gymnasium."""
-        given: tuple[Any, dict[str, Any]] = self._asked(self._envs.reset, seed=list(seeds))
+        given: tuple[Any, dict[str, Any]] = self._call(self._envs.reset, seed=list(seeds))
         return given
 
     def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Step all environments; observations, rewards, terminated, truncated and infos as in gymnasium."""
-        given: tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]] = self._asked(self._envs.step, actions)
+        given: tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]] = self._call(self._envs.step, actions)
         return given
 
     def render(self) -> np.ndarray:
@@ -84,8 +84,8 @@ class Vectorized:
         frame: np.ndarray = self._envs.render()[0]
         return frame
 
-    def _asked(self, method: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        """The result of `method`. Raises `Failed` if a worker process has ended."""
+    def _call(self, method: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """The result of `method`. Raises `RunError` if a worker process has ended."""
         try:
             return method(*args, **options)
         except ENV_ERRORS as error:
@@ -94,15 +94,15 @@ class Vectorized:
             if not isinstance(error, EOFError | ConnectionError):
                 raise
             self._lost_worker = True
-            raise Failed(self._ended()) from error
+            raise RunError(self._ended()) from error
 
-    def _failure(self, error: BaseException) -> Failed:
+    def _failure(self, error: BaseException) -> RunError:
         """Failure that names the environment of this process that raised `error`, and its method."""
         for frame, _ in traceback.walk_tb(error.__traceback__):
             for i, env in enumerate(self._envs.envs):
                 if frame.f_locals.get("self") is env:
-                    return failure_of(f"environment {i} of {self._id}: {frame.f_code.co_name}", error)
-        return failure_of(self._id, error)
+                    return as_run_error(f"environment {i} of {self._id}: {frame.f_code.co_name}", error)
+        return as_run_error(self._id, error)
 
     def _ended(self) -> str:
         """A message that names the worker processes that have ended, with their exit codes."""
@@ -131,18 +131,18 @@ class Vectorized:
         self._envs.closed = True
 
 
-def spaces_of(env: Any) -> tuple[Any, ...]:
+def get_spaces(env: Any) -> tuple[Any, ...]:
     """The spaces of one environment, of the kinds in `SPACES`: first those that it has itself, before its observations
     are flattened and its choices start at 0."""
     own = [f"own_{kind}_space" if env.has_wrapper_attr(f"own_{kind}_space") else f"{kind}_space" for kind in SPACES[:2]]
     return *(env.get_wrapper_attr(name) for name in own), env.observation_space, env.action_space
 
 
-def _built(build: Callable[[], Any], maker: int, spaces: Sequence[Any], name: str) -> Any:
+def _build_env(build: Callable[[], Any], maker: int, spaces: Sequence[Any], name: str) -> Any:
     """An environment, called `name`; `maker` is the id of the process that created the vector of environments.
 
-    It keeps its `spaces_of` as `built_spaces` and shows `spaces`, since the error of gymnasium's vectors names no
-    environment. In a worker process of `AsyncVectorEnv`, the errors `ENV_ERRORS` of the environment are `Failed`.
+    It keeps its `get_spaces` as `built_spaces` and shows `spaces`, since the error of gymnasium's vectors names no
+    environment. In a worker process of `AsyncVectorEnv`, the errors `ENV_ERRORS` of the environment are `RunError`.
     """
     in_worker = os.getpid() != maker
     if in_worker:  # such a process leaves Ctrl-C to that process
@@ -152,10 +152,10 @@ def _built(build: Callable[[], Any], maker: int, spaces: Sequence[Any], name: st
     try:
         env = build()
     except ENV_ERRORS as error:
-        failure = failure_of(f"{name}: its constructor", error)
+        failure = as_run_error(f"{name}: its constructor", error)
         # Multiprocessing prints the argument of SystemExit.
         raise SystemExit(f"ppo_bench: {failure}") if in_worker else failure from error
-    found = spaces_of(env)
+    found = get_spaces(env)
     if found != spaces:
         env = gymnasium.Wrapper(env)
         env.observation_space, env.action_space = spaces[2:]

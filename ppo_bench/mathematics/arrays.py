@@ -1,4 +1,4 @@
-"""Declarations of the arrays in a training's state: name, shape, dtype and kind.
+"""Declarations of the arrays in a training's state: name, shape, dtype and role.
 
 The state consists of flat dictionaries of arrays, named as in the checkpoint. The declarations decide which arrays are
 exported, restored, loaded into another run, allocated, and reset when the environments restart.
@@ -21,30 +21,30 @@ Tree = Mapping[str, Array]
 """A flat dictionary of arrays by name."""
 
 
-class Kind(Enum):
+class ArrayRole(Enum):
     """The role of an array. It decides how training, checkpoints and environment restarts treat the array.
 
     | kind | gradient | in a checkpoint | `checkpoint.load` | a restart of the environments |
     |---|---|---|---|---|
-    | LEARNT | yes | yes | loads it | keeps it |
+    | PARAMETER | yes | yes | loads it | keeps it |
     | FROZEN | no; it never changes | yes | loads it | keeps it |
     | STATISTIC | no; it is updated otherwise, as Adam's moments are | yes | loads it | keeps it |
     | ENVIRONMENT | no | only statistics of environments | ignores it | resets it to `fill` |
-    | MEMORY | no; it stores a rollout | no | ignores it | keeps it |
+    | ROLLOUT | no; it stores a rollout | no | ignores it | keeps it |
     """
 
-    LEARNT = "learnt"
+    PARAMETER = "parameter"
     FROZEN = "frozen"
     STATISTIC = "statistic"
     ENVIRONMENT = "environment"
-    MEMORY = "memory"
+    ROLLOUT = "rollout"
 
 
-KEPT = (Kind.LEARNT, Kind.FROZEN, Kind.STATISTIC)
-"""Kinds that `checkpoint.load` loads and that an environment restart keeps."""
+PERSISTENT_ROLES = (ArrayRole.PARAMETER, ArrayRole.FROZEN, ArrayRole.STATISTIC)
+"""Roles that `checkpoint.load` loads and that an environment restart keeps."""
 
 
-class Declared(NamedTuple):
+class ArraySpec(NamedTuple):
     """The declaration of one array."""
 
     name: str
@@ -52,24 +52,24 @@ class Declared(NamedTuple):
     shape: tuple[int, ...]
     dtype: str
     """NumPy name of the dtype in a checkpoint."""
-    kind: Kind
+    role: ArrayRole
     fill: float = 0.0
     """Initial value of every element, unless the array is initialised by `ppo_bench/mathematics/weights.py`."""
     env_axis: int | None = None
     """The axis that indexes environments; None for arrays that all environments share."""
 
-    def filled(self) -> np.ndarray:
+    def default(self) -> np.ndarray:
         """The initial array: `shape`, with `fill` in every element."""
         return np.full(self.shape, self.fill, self.dtype)
 
-    def of(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    def load(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
         """This array from a checkpoint's `arrays`, cast to `dtype`. Raises `ConfigError` if it is missing or has
         another shape."""
         if self.name not in arrays:
             raise ConfigError(f"the checkpoint has no {self.name}: it is of another algorithm")
         array = arrays[self.name]
         if array.shape != self.shape:
-            whose = "network" if self.kind in (Kind.LEARNT, Kind.FROZEN) else "algorithm and env.observe"
+            whose = "network" if self.role in (ArrayRole.PARAMETER, ArrayRole.FROZEN) else "algorithm and env.observe"
             raise ConfigError(
                 f"{self.name} is {list(array.shape)} in the checkpoint and {list(self.shape)} here: "
                 f"use the {whose} that it was trained with"
@@ -77,40 +77,40 @@ class Declared(NamedTuple):
         return array.astype(self.dtype, copy=False)
 
 
-def of_kinds(declared: Iterable[Declared], *kinds: Kind) -> tuple[Declared, ...]:
-    """The declarations whose kind is one of `kinds`."""
-    return tuple(array for array in declared if array.kind in kinds)
+def select_roles(specs: Iterable[ArraySpec], *roles: ArrayRole) -> tuple[ArraySpec, ...]:
+    """The declarations whose role is one of `roles`."""
+    return tuple(array for array in specs if array.role in roles)
 
 
-def filled(declared: Iterable[Declared]) -> Arrays:
+def default_arrays(specs: Iterable[ArraySpec]) -> Arrays:
     """The initial arrays, by name."""
-    return {array.name: array.filled() for array in declared}
+    return {array.name: array.default() for array in specs}
 
 
-def restored(declared: Sequence[Declared], arrays: Mapping[str, np.ndarray], whole: bool = False) -> Arrays:
+def load_arrays(specs: Sequence[ArraySpec], arrays: Mapping[str, np.ndarray], strict: bool = False) -> Arrays:
     """The declared arrays from a checkpoint's `arrays`, by name, cast to their declared dtypes.
 
-    Raises `ConfigError` if an array is missing or has another shape. With `whole`, also if the checkpoint has
+    Raises `ConfigError` if an array is missing or has another shape. With `strict`, also if the checkpoint has
     parameters that are not declared, or opponents from the past, as trainings of November 2026 could have.
     """
-    if whole and any(name.startswith("opponents.") for name in arrays):
+    if strict and any(name.startswith("opponents.") for name in arrays):
         raise ConfigError("the checkpoint is of a training against opponents from its past, which this version lacks")
-    learnt = {array.name for array in of_kinds(declared, Kind.LEARNT)}
+    learnt = {array.name for array in select_roles(specs, ArrayRole.PARAMETER)}
     lacks, besides = learnt - set(arrays), {name for name in arrays if name.startswith("params.")} - learnt
-    if lacks or (whole and besides):
+    if lacks or (strict and besides):
         lists = [", ".join(sorted(names)) or "nothing" for names in (lacks, besides)]
         raise ConfigError(
             "the checkpoint is of another network or algorithm: it lacks {}, and has {} besides; "
             "use the network that it was trained with".format(*lists)
         )
-    return {array.name: array.of(arrays) for array in declared}
+    return {array.name: array.load(arrays) for array in specs}
 
 
-def named(prefix: str, tree: Tree) -> dict[str, Array]:
+def add_prefix(prefix: str, tree: Tree) -> dict[str, Array]:
     """The arrays of `tree`, with `prefix` and a dot added before each name."""
     return {f"{prefix}.{name}": array for name, array in tree.items()}
 
 
-def under(prefix: str, tree: Tree) -> dict[str, Array]:
+def select_prefix(prefix: str, tree: Tree) -> dict[str, Array]:
     """The arrays of `tree` whose names begin with `prefix` and a dot; the returned names lack both."""
     return {name.removeprefix(f"{prefix}."): array for name, array in tree.items() if name.startswith(f"{prefix}.")}

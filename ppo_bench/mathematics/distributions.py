@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ppo_bench.mathematics.arrays import Array
 
-Head = tuple[Array, ...]  # parameters of the policy's distribution: (logits,) or (mean, log_std)
+PolicyOutputs = tuple[Array, ...]  # parameters of the policy's distribution: (logits,) or (mean, log_std)
 
 
 def _log_softmax(xp: Any, logits: Array) -> Array:
@@ -20,65 +20,66 @@ def _log_softmax(xp: Any, logits: Array) -> Array:
     return shifted - xp.log(xp.sum(xp.exp(shifted), -1, keepdims=True))
 
 
-def categorical_sample(xp: Any, head: Head, noise: Array) -> Array:
+def categorical_sample(xp: Any, policy_outputs: PolicyOutputs, noise: Array) -> Array:
     """Actions `[...]` from logits `[..., A]` and Gumbel noise `[..., A]` (the Gumbel-max trick)."""
-    return xp.argmax(head[0] + noise, -1)
+    return xp.argmax(policy_outputs[0] + noise, -1)
 
 
-def categorical_mode(xp: Any, head: Head) -> Array:
+def categorical_mode(xp: Any, policy_outputs: PolicyOutputs) -> Array:
     """The most probable actions `[...]`."""
-    return xp.argmax(head[0], -1)
+    return xp.argmax(policy_outputs[0], -1)
 
 
-def categorical_log_prob(xp: Any, head: Head, actions: Array) -> Array:
+def categorical_log_prob(xp: Any, policy_outputs: PolicyOutputs, actions: Array) -> Array:
     """Log-probabilities `[...]` of integer actions `[...]`."""
-    log_probs = _log_softmax(xp, head[0])
+    log_probs = _log_softmax(xp, policy_outputs[0])
     choices = xp.cumsum(xp.ones_like(log_probs), -1) - 1.0
     return xp.sum(xp.where(actions[..., None] == choices, log_probs, 0.0), -1)
 
 
-def categorical_entropy(xp: Any, head: Head) -> Array:
+def categorical_entropy(xp: Any, policy_outputs: PolicyOutputs) -> Array:
     """Entropy in nats, `[...]`."""
-    log_probs = _log_softmax(xp, head[0])
+    log_probs = _log_softmax(xp, policy_outputs[0])
     return -xp.sum(xp.exp(log_probs) * log_probs, -1)
 
 
-def normal_sample(xp: Any, head: Head, noise: Array) -> Array:
+def normal_sample(xp: Any, policy_outputs: PolicyOutputs, noise: Array) -> Array:
     """Actions `[..., A]` from (mean `[..., A]`, log_std `[A]`) and standard normal noise `[..., A]`."""
-    mean, log_std = head
+    mean, log_std = policy_outputs
     return mean + xp.exp(log_std) * noise
 
 
-def normal_mode(xp: Any, head: Head) -> Array:
+def normal_mode(xp: Any, policy_outputs: PolicyOutputs) -> Array:
     """The most probable actions `[..., A]`: the mean."""
-    return head[0]
+    return policy_outputs[0]
 
 
-def normal_log_prob(xp: Any, head: Head, actions: Array) -> Array:
+def normal_log_prob(xp: Any, policy_outputs: PolicyOutputs, actions: Array) -> Array:
     """Log-densities `[...]` of actions `[..., A]`, summed over their independent dimensions."""
-    mean, log_std = head
+    mean, log_std = policy_outputs
     standardised = (actions - mean) * xp.exp(-log_std)
     return xp.sum(-0.5 * xp.square(standardised) - log_std - 0.5 * math.log(2.0 * math.pi), -1)
 
 
-def normal_entropy(xp: Any, head: Head) -> Array:
+def normal_entropy(xp: Any, policy_outputs: PolicyOutputs) -> Array:
     """Differential entropy in nats, `[...]`, summed over dimensions."""
-    mean, log_std = head
+    mean, log_std = policy_outputs
     return xp.sum(xp.zeros_like(mean) + log_std + 0.5 * math.log(2.0 * math.pi * math.e), -1)
 
 
-def std_of_normal(entropy: float, dimensions: int) -> float:
+def normal_std(entropy: float, dimensions: int) -> float:
     """Geometric mean of the standard deviations of a normal policy, from `normal_entropy`."""
     return math.exp(entropy / dimensions - 0.5 * math.log(2.0 * math.pi * math.e))
 
 
 class Distribution(NamedTuple):
-    """A family of policies: `sample(xp, head, noise)`, `mode(xp, head)`, `log_prob(xp, head, actions)`, `entropy`."""
+    """A family of policies: `sample(xp, policy_outputs, noise)`, `mode(xp, policy_outputs)`, `log_prob(xp,
+    policy_outputs, actions)`, `entropy`."""
 
-    sample: Callable[[Any, Head, Array], Array]
-    mode: Callable[[Any, Head], Array]
-    log_prob: Callable[[Any, Head, Array], Array]
-    entropy: Callable[[Any, Head], Array]
+    sample: Callable[[Any, PolicyOutputs, Array], Array]
+    mode: Callable[[Any, PolicyOutputs], Array]
+    log_prob: Callable[[Any, PolicyOutputs, Array], Array]
+    entropy: Callable[[Any, PolicyOutputs], Array]
 
 
 def multi_categorical(choices: tuple[int, ...]) -> Distribution:
@@ -88,21 +89,21 @@ def multi_categorical(choices: tuple[int, ...]) -> Distribution:
     """
     bounds = [(sum(choices[:i]), sum(choices[: i + 1])) for i in range(len(choices))]
 
-    def parts(head: Head) -> list[Head]:
-        return [(head[0][..., start:stop],) for start, stop in bounds]
+    def parts(policy_outputs: PolicyOutputs) -> list[PolicyOutputs]:
+        return [(policy_outputs[0][..., start:stop],) for start, stop in bounds]
 
-    def sample(xp: Any, head: Head, noise: Array) -> Array:
-        pairs = zip(parts(head), parts((noise,)), strict=True)
+    def sample(xp: Any, policy_outputs: PolicyOutputs, noise: Array) -> Array:
+        pairs = zip(parts(policy_outputs), parts((noise,)), strict=True)
         return xp.stack([categorical_sample(xp, part, variates) for part, (variates,) in pairs], -1)
 
-    def mode(xp: Any, head: Head) -> Array:
-        return xp.stack([categorical_mode(xp, part) for part in parts(head)], -1)
+    def mode(xp: Any, policy_outputs: PolicyOutputs) -> Array:
+        return xp.stack([categorical_mode(xp, part) for part in parts(policy_outputs)], -1)
 
-    def log_prob(xp: Any, head: Head, actions: Array) -> Array:
-        return sum(categorical_log_prob(xp, part, actions[..., i]) for i, part in enumerate(parts(head)))
+    def log_prob(xp: Any, policy_outputs: PolicyOutputs, actions: Array) -> Array:
+        return sum(categorical_log_prob(xp, part, actions[..., i]) for i, part in enumerate(parts(policy_outputs)))
 
-    def entropy(xp: Any, head: Head) -> Array:
-        return sum(categorical_entropy(xp, part) for part in parts(head))
+    def entropy(xp: Any, policy_outputs: PolicyOutputs) -> Array:
+        return sum(categorical_entropy(xp, part) for part in parts(policy_outputs))
 
     return Distribution(sample, mode, log_prob, entropy)
 

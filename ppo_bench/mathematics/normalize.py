@@ -29,13 +29,13 @@ class RunningStats(NamedTuple):
     count: Array
 
 
-def stats_in(state: Mapping[str, Array], of: str) -> RunningStats:
+def select_stats(state: Mapping[str, Array], of: str) -> RunningStats:
     """The statistics `<of>.mean`, `<of>.var` and `<of>.count` in `state`, such as those of `normalize.obs`."""
     return RunningStats(*(state[f"{of}.{field}"] for field in RunningStats._fields))
 
 
-def named_stats(stats: RunningStats, of: str) -> dict[str, Array]:
-    """The arrays of `stats`, under the names that `stats_in` reads."""
+def stats_arrays(stats: RunningStats, of: str) -> dict[str, Array]:
+    """The arrays of `stats`, under the names that `select_stats` reads."""
     return {f"{of}.{field}": value for field, value in zip(RunningStats._fields, stats, strict=True)}
 
 
@@ -62,52 +62,62 @@ def moments(xp: Any, batch: Array, mask: Array | None = None) -> Moments:
     return Moments(mean, xp.sum(xp.square(batch - mean) * weight, 0), count)
 
 
-Across = Callable[[Moments], Moments]
+AllReduceMoments = Callable[[Moments], Moments]
 """From the moments of one device's entries to those of all devices' entries."""
 
 
-def here(seen: Moments) -> Moments:
-    """`seen` itself: the moments of all entries where there is one device."""
-    return seen
+def single_device_moments(batch_moments: Moments) -> Moments:
+    """`batch_moments` itself: the moments of all entries where there is one device."""
+    return batch_moments
 
 
-def pooled(xp: Any, seen: Moments, gather: Callable[[Array], Array]) -> Moments:
+def pool_moments(xp: Any, batch_moments: Moments, gather: Callable[[Array], Array]) -> Moments:
     """Moments of the entries of D devices, from those of one of them (Chan et al. 1979).
 
     `gather` returns the arrays `[D, ...]` of all devices; it is called once.
     """
-    mean, zeros = seen.mean, 0.0 * seen.mean
-    counts, means, m2s = xp.swapaxes(gather(xp.stack([zeros + seen.count, mean, seen.m2])), 0, 1)
+    mean, zeros = batch_moments.mean, 0.0 * batch_moments.mean
+    counts, means, m2s = xp.swapaxes(gather(xp.stack([zeros + batch_moments.count, mean, batch_moments.m2])), 0, 1)
     count = xp.sum(counts, 0)
     mean = xp.sum(counts * means, 0) / xp.clip(count, 1.0, None)
     m2 = xp.sum(m2s + counts * xp.square(means - mean), 0)
-    shape = getattr(seen.count, "shape", ())
+    shape = getattr(batch_moments.count, "shape", ())
     return Moments(mean, m2, count if shape == mean.shape else count.reshape(-1)[0])
 
 
-def merge(stats: RunningStats, seen: Moments) -> RunningStats:
-    """`stats` updated by the entries whose moments are `seen` (Chan et al. 1979); arrays or plain numbers."""
-    count = stats.count + seen.count
-    share = seen.count / count
-    delta = seen.mean - stats.mean
-    m2 = stats.var * stats.count + seen.m2 + delta * delta * (stats.count * share)
+def merge(stats: RunningStats, batch_moments: Moments) -> RunningStats:
+    """`stats` updated by the entries whose moments are `batch_moments` (Chan et al. 1979); arrays or plain numbers."""
+    count = stats.count + batch_moments.count
+    share = batch_moments.count / count
+    delta = batch_moments.mean - stats.mean
+    m2 = stats.var * stats.count + batch_moments.m2 + delta * delta * (stats.count * share)
     return RunningStats(stats.mean + delta * share, m2 / count, count)
 
 
 def update_stats(
-    xp: Any, stats: RunningStats, batch: Array, mask: Array | None = None, across: Across = here
+    xp: Any,
+    stats: RunningStats,
+    batch: Array,
+    mask: Array | None = None,
+    all_reduce_moments: AllReduceMoments = single_device_moments,
 ) -> RunningStats:
     """`stats` updated by the rows of `batch [N, ...]`; rows where `mask [N]` is 0 are left out."""
-    return merge(stats, across(moments(xp, batch, mask)))
+    return merge(stats, all_reduce_moments(moments(xp, batch, mask)))
 
 
-def update_about_mean(xp: Any, stats: RunningStats, batch: Array, mask: Array, across: Across = here) -> RunningStats:
+def update_stats_centered(
+    xp: Any,
+    stats: RunningStats,
+    batch: Array,
+    mask: Array,
+    all_reduce_moments: AllReduceMoments = single_device_moments,
+) -> RunningStats:
     """`update_stats` in float32 for entries that rarely change, such as pixels.
 
     It subtracts the current mean from the batch first. Otherwise the rounding error of a large sum would exceed such
     small deviations.
     """
-    about = update_stats(xp, stats._replace(mean=0.0 * stats.mean), batch - stats.mean, mask, across)
+    about = update_stats(xp, stats._replace(mean=0.0 * stats.mean), batch - stats.mean, mask, all_reduce_moments)
     return about._replace(mean=stats.mean + about.mean)
 
 
@@ -126,15 +136,19 @@ def normalize_rewards(xp: Any, stats: RunningStats, rewards: Array, clip: float)
     return xp.clip(rewards / xp.sqrt(stats.var + EPSILON), -clip, clip)
 
 
-def observe(
-    xp: Any, stats: RunningStats, observations: Array, clip: float, across: Across = here
+def update_and_normalize_obs(
+    xp: Any,
+    stats: RunningStats,
+    observations: Array,
+    clip: float,
+    all_reduce_moments: AllReduceMoments = single_device_moments,
 ) -> tuple[RunningStats, Array]:
     """`stats` updated by `observations [N, ...]`, and the observations normalised by the updated statistics."""
-    stats = update_stats(xp, stats, observations, across=across)
+    stats = update_stats(xp, stats, observations, all_reduce_moments=all_reduce_moments)
     return stats, normalize_observations(xp, stats, observations, clip)
 
 
-def reward(
+def update_and_normalize_reward(
     xp: Any,
     stats: RunningStats,
     returns: Array,
@@ -142,11 +156,11 @@ def reward(
     mask: Array,
     gamma: float,
     clip: float,
-    across: Across = here,
+    all_reduce_moments: AllReduceMoments = single_device_moments,
 ) -> tuple[RunningStats, Array, Array]:
     """`stats` and discounted `returns [N]` updated by `rewards [N]`, and the rewards normalised by the new `stats`."""
     returns = discounted_returns(xp, returns, rewards, mask, gamma)
-    stats = update_stats(xp, stats, returns, mask, across)
+    stats = update_stats(xp, stats, returns, mask, all_reduce_moments)
     return stats, returns, normalize_rewards(xp, stats, rewards, clip)
 
 
@@ -168,7 +182,7 @@ class ActionBounds(NamedTuple):
     high: np.ndarray
     rescaled: bool
 
-    def within(self, xp: Any, actions: Array) -> Array:
+    def to_env_actions(self, xp: Any, actions: Array) -> Array:
         """The environment's actions `[N, A]`: the policy's `actions [N, A]`, clipped or stretched to the bounds."""
         if not self.rescaled:
             return xp.clip(actions, self.low, self.high)

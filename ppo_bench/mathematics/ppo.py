@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 from ppo_bench.mathematics.arrays import Array
 
-Total = Callable[[Array], Array]  # the sum of an array over the devices that share a training
+AllReduceSum = Callable[[Array], Array]  # the sum of an array over the devices that share a training
 
 
-def alone(x: Array) -> Array:
+def single_device_sum(x: Array) -> Array:
     """`x` itself: its sum over devices where there is one device."""
     return x
 
@@ -71,31 +71,37 @@ def gae(
 # --- Statistics of masked transitions ---------------------------------------------------------------------------------
 
 
-def normalize_masks(xp: Any, masks: Array, total: Total = alone) -> Array:
+def normalize_masks(xp: Any, masks: Array, all_reduce_sum: AllReduceSum = single_device_sum) -> Array:
     """Weights `[..., B]` of B transitions: each mask, divided by its sum over them on all devices.
 
     The weights add up to 1, or are 0 everywhere, as their mask is.
     """
-    return masks / xp.clip(total(xp.sum(masks, -1)), 1.0, None)[..., None]
+    return masks / xp.clip(all_reduce_sum(xp.sum(masks, -1)), 1.0, None)[..., None]
 
 
-def centered_moments(xp: Any, x: Array, weights: Array, total: Total = alone) -> tuple[Array, Array]:
+def centered_moments(
+    xp: Any, x: Array, weights: Array, all_reduce_sum: AllReduceSum = single_device_sum
+) -> tuple[Array, Array]:
     """`x [..., B]` without its weighted mean, and its weighted population variance `[..., 1]`, on all devices."""
-    centered = x - total(xp.sum(x * weights, -1))[..., None]
-    return centered, total(xp.sum(xp.square(centered) * weights, -1))[..., None]
+    centered = x - all_reduce_sum(xp.sum(x * weights, -1))[..., None]
+    return centered, all_reduce_sum(xp.sum(xp.square(centered) * weights, -1))[..., None]
 
 
-def explained_variance(xp: Any, values: Array, returns: Array, mask: Array, total: Total = alone) -> Array:
+def explained_variance(
+    xp: Any, values: Array, returns: Array, mask: Array, all_reduce_sum: AllReduceSum = single_device_sum
+) -> Array:
     """`1 - Var[returns - values] / Var[returns]`: 1 for a perfect critic, 0 for a constant; not finite if Var is 0."""
-    weights = normalize_masks(xp, mask.reshape(-1), total)
-    _, of_errors = centered_moments(xp, (returns - values).reshape(-1), weights, total)
-    _, of_returns = centered_moments(xp, returns.reshape(-1), weights, total)
+    weights = normalize_masks(xp, mask.reshape(-1), all_reduce_sum)
+    _, of_errors = centered_moments(xp, (returns - values).reshape(-1), weights, all_reduce_sum)
+    _, of_returns = centered_moments(xp, returns.reshape(-1), weights, all_reduce_sum)
     return 1.0 - (of_errors / of_returns)[0]
 
 
-def normalize_advantages(xp: Any, advantages: Array, weights: Array, total: Total = alone) -> Array:
+def normalize_advantages(
+    xp: Any, advantages: Array, weights: Array, all_reduce_sum: AllReduceSum = single_device_sum
+) -> Array:
     """Advantages `[..., B]` of minibatches, shifted and scaled to mean 0 and standard deviation 1 (details, 7)."""
-    centered, variance = centered_moments(xp, advantages, weights, total)
+    centered, variance = centered_moments(xp, advantages, weights, all_reduce_sum)
     return centered / (xp.sqrt(variance) + 1e-8)
 
 
@@ -209,7 +215,7 @@ def clip_scale(xp: Any, norm: Array, max_grad_norm: float) -> Array:
     return max_grad_norm / xp.clip(norm, max_grad_norm, None)
 
 
-def adapted_factor(xp: Any, factor: Array, kl: Array, target: float, lowest: float, highest: float) -> Array:
+def adapt_lr_factor(xp: Any, factor: Array, kl: Array, target: float, lowest: float, highest: float) -> Array:
     """The factor of a learning rate after an update with the divergence `kl`, scalars.
 
     It is divided by 1.5 if `kl` is above twice the `target`, multiplied by 1.5 if `kl` is below half of it, and kept
@@ -219,6 +225,6 @@ def adapted_factor(xp: Any, factor: Array, kl: Array, target: float, lowest: flo
     return xp.clip(xp.where(kl > 2.0 * target, factor / 1.5, risen), lowest, highest)
 
 
-def annealed(first: float, last: float, passed: Array) -> Array:
+def linear_schedule(first: float, last: float, passed: Array) -> Array:
     """Linear interpolation from `first` to `last` (details, 4); `passed` is the fraction of the schedule, 0 to 1."""
     return last + (first - last) * (1.0 - passed)

@@ -9,7 +9,7 @@ from ppo_bench.mathematics.normalize import are_bytes
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.convolutions import Window, channels_of, pixels_after, sides_of
 from ppo_bench.networks.layers import ACTOR_GAIN, CRITIC_GAIN, Parameters, linear
-from ppo_bench.networks.module import Module, options
+from ppo_bench.networks.module_spec import ModuleSpec, options
 from ppo_bench.networks.network import Actions, NetworkSpec
 
 if TYPE_CHECKING:
@@ -19,13 +19,13 @@ ACTIVATIONS = ("tanh", "relu", "leaky_relu", "elu", "gelu", "silu")
 
 
 def network(
-    module: Module, observation_space: Box, actions: Actions, first: tuple[str, ...], **fields: Any
+    module: ModuleSpec, observation_space: Box, actions: Actions, first: tuple[str, ...], **fields: Any
 ) -> NetworkSpec:
     """The network of `module` for these spaces; `first` are the names of the weights that meet the observations."""
     arrays = list(module.parameters)
     if not actions.choices:
-        behind = max(i for i, p in enumerate(arrays) if p.name.startswith("critic.")) + 1
-        arrays.insert(behind, Parameter("actor.log_std", (actions.lanes,), None))
+        position = max(i for i, p in enumerate(arrays) if p.name.startswith("critic.")) + 1
+        arrays.insert(position, Parameter("actor.log_std", (actions.action_dim,), None))
     of_bytes = are_bytes(observation_space)
     return NetworkSpec(
         module,
@@ -47,7 +47,7 @@ def hidden_options(hidden_sizes: list[int], activation: str, layer_norm: bool) -
     return {"hidden_sizes": list(hidden_sizes), "activation": activation, "layer_norm": layer_norm}
 
 
-def heads(units: int, outputs: int, streams: int) -> Parameters:
+def actor_critic_heads(units: int, outputs: int, streams: int) -> Parameters:
     """Parameters of one layer each of actor and critic."""
     return (
         *linear("actor.0", units, outputs, gain=ACTOR_GAIN),
@@ -74,15 +74,15 @@ def shared_cnn(
     observation_space: Box,
     action_space: Space,
     streams: int,
-    behind: Parameters = (),
+    actor_critic: Parameters = (),
     **fields: Any,
 ) -> NetworkSpec:
-    """A network of `trunk` with `units` outputs and of actor and critic: `behind`, or one layer each."""
+    """A network of `trunk` with `units` outputs and of actor and critic: `actor_critic`, or one layer each."""
     actions = actions_of(action_space)
-    module = Module(
+    module = ModuleSpec(
         name,
-        options(outputs=actions.lanes, streams=streams),
-        (*trunk, *(behind or heads(units, actions.lanes, streams))),
+        options(outputs=actions.action_dim, streams=streams),
+        (*trunk, *(actor_critic or actor_critic_heads(units, actions.action_dim, streams))),
         inputs=options(channels=channels_of(observation_space.shape), pixels=pixels),
         convolves=True,
     )

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.flattened import Flattened, Placed
+from ppo_bench.common.flattened import FlattenedArray, FlattenedBox
 from ppo_bench.mathematics.arrays import Array
 from ppo_bench.networks.layers import Parameters, conv, linear, plain_conv, plain_linear
 
-LEAST_PIXELS = 36
+MIN_IMAGE_SIDE = 36
 """Height and width of images, in pixels, below which the convolutions of Mnih et al. 2015 have no output."""
 
 
@@ -31,10 +31,10 @@ IMPALA = (Window(3, 2, 1),) * 3
 """The poolings of Espeholt et al. 2018, whose convolutions keep height and width."""
 
 
-class Eye(NamedTuple):
+class ImageEncoder(NamedTuple):
     """An image within flattened observations, and what the convolutions of Mnih et al. 2015 make of it."""
 
-    image: Placed
+    image: FlattenedArray
     channels: int
     pixels: int
     """Number of pixels after the convolutions."""
@@ -91,12 +91,12 @@ def channels_last(xp: Any, images: Array, shape: tuple[int, ...]) -> Array:
 
 
 def are_images(shape: tuple[int, ...], dtype: np.dtype | None) -> bool:
-    """Whether `network=auto` takes arrays of `shape` and `dtype` for images: bytes or floats, of `LEAST_PIXELS` or more
+    """Whether `network=auto` takes such arrays for images: bytes or floats, of `MIN_IMAGE_SIDE` or more
     in height and width. Arrays of two axes are images if they are bytes."""
     if len(shape) not in (2, 3, 4) or 0 in shape or dtype is None:
         return False
     image = shape[-3:]
-    return sorted(image)[-2] >= LEAST_PIXELS and (dtype == np.uint8 or (dtype.kind == "f" and len(image) == 3))
+    return sorted(image)[-2] >= MIN_IMAGE_SIDE and (dtype == np.uint8 or (dtype.kind == "f" and len(image) == 3))
 
 
 def channels_of(shape: tuple[int, ...]) -> int:
@@ -131,17 +131,17 @@ def channels_first(shape: tuple[int, ...]) -> bool:
     return abs(first - second) > abs(second - third)
 
 
-def images_in(space: Any) -> list[Placed]:
+def images_in(space: Any) -> list[FlattenedArray]:
     """The images in flattened observations that convolutions can take; none in other spaces.
 
-    An image has at least `LEAST_PIXELS` in height and width, and fewer channels than that in a frame.
+    An image has at least `MIN_IMAGE_SIDE` in height and width, and fewer channels than that in a frame.
     """
-    arrays = space.arrays if isinstance(space, Flattened) else ()
+    arrays = space.arrays if isinstance(space, FlattenedBox) else ()
     images = [array for array in arrays if len(array.shape) in (3, 4) and 0 not in array.shape]
-    return [image for image in images if min(sides_of(image.shape)) >= LEAST_PIXELS > channels_of(image.shape[-3:])]
+    return [image for image in images if min(sides_of(image.shape)) >= MIN_IMAGE_SIDE > channels_of(image.shape[-3:])]
 
 
-def between_images(images: Sequence[Placed], size: int) -> list[tuple[int, int]]:
+def between_images(images: Sequence[FlattenedArray], size: int) -> list[tuple[int, int]]:
     """Starts and stops of what lies between and around `images` in a vector of `size` numbers."""
     starts, stops = [0, *(image.stop for image in images)], [*(image.start for image in images), size]
     return [(start, stop) for start, stop in zip(starts, stops, strict=True) if start < stop]

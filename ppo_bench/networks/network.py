@@ -1,4 +1,4 @@
-"""What a network is in every framework: its parameters, its memory and the policy's distribution.
+"""What a network is in every framework: its parameters, its carry and the policy's distribution.
 
 Its forward pass is a module's: a `torch.nn.Module` of `networks/torch/` or a `flax.linen.Module` of `networks/flax/`.
 """
@@ -13,10 +13,10 @@ import numpy as np
 
 from ppo_bench.mathematics import distributions
 from ppo_bench.mathematics.arrays import Array, Arrays, Tree
-from ppo_bench.mathematics.distributions import Head
+from ppo_bench.mathematics.distributions import PolicyOutputs
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.convolutions import channels_last
-from ppo_bench.networks.ops import Callables, Ops
+from ppo_bench.networks.ops import Ops, PortableModule
 
 
 @dataclass(frozen=True)
@@ -29,17 +29,17 @@ class Actions:
     """Number of choices of each integer component; empty for vectors of floats."""
 
     @property
-    def lanes(self) -> int:
+    def action_dim(self) -> int:
         """Number of actor outputs for one action: the sum of all choices, or the number of dimensions."""
         return sum(self.choices) or self.shape[0]
 
 
-ILLEGAL = -1e9
+MASKED_LOGIT = -1e9
 """The logit of an illegal choice. It is finite, and small enough that probability, entropy term and gradient are 0."""
 
 
 class Carry(NamedTuple):
-    """The declaration of one array of a network's memory."""
+    """The declaration of one array of a network's carry (its memory)."""
 
     name: str
     shape: tuple[int, ...]
@@ -50,20 +50,20 @@ class Carry(NamedTuple):
     """
 
 
-class Outputs(NamedTuple):
+class NetworkOutputs(NamedTuple):
     """Result of `NetworkSpec.forward`."""
 
-    head: Head
+    policy_outputs: PolicyOutputs
     values: Array
     carry: Tree
 
 
-class Acted(NamedTuple):
+class ActOutputs(NamedTuple):
     """Result of `NetworkSpec.act`; arrays `[N, ...]`."""
 
     actions: Array
-    head: Array
-    """The first part of the policy's head: logits or mean."""
+    logits_or_mean: Array
+    """The first part of the policy's outputs: logits or mean."""
     values: Array
     carry: Tree
 
@@ -72,9 +72,9 @@ class Acted(NamedTuple):
 class NetworkSpec:
     """A policy and its critic: a module, its parameters, and what is the same in all frameworks."""
 
-    module: Callables
+    module: PortableModule
     """The module. It returns the policy's outputs `[B, A]`, values `[B]`, `[B, 1]` or `[B, S]` and, with a carry,
-    the next one, from observations `[B, ...]`, the carry and the start flags `[B]`."""
+    the next one, from observations `[B, ...]`, the carry and the episode-start flags `[B]`."""
     parameters: tuple[Parameter, ...]
     """All parameters: the module's and, for actions of floats, `actor.log_std`."""
     observation_shape: tuple[int, ...]
@@ -96,11 +96,11 @@ class NetworkSpec:
     sequences: bool = False
     """Whether minibatches consist of whole environments.
 
-    If true, gradients flow through the memory from the first step of the rollout (`unroll`). If false, minibatches
+    If true, gradients flow through the carry from the first step of the rollout (`unroll`). If false, minibatches
     consist of single transitions, each with the carry that the network had at that step.
     """
     unrolls: bool = False
-    """Whether the module takes whole sequences, too: observations `[T, B, ...]` with start flags `[T, B]`."""
+    """Whether the module takes whole sequences, too: observations `[T, B, ...]` with episode-start flags `[T, B]`."""
     reconstruction_coef: float = 0.0
     """Weight of the module's loss of a reconstruction of the observed images; 0 if it has none."""
 
@@ -121,7 +121,7 @@ class NetworkSpec:
     def require(self, library: str) -> None:
         """Raise `ConfigError` if `library`, torch or flax, cannot compute the network."""
 
-    def initial(self, seed: int) -> Arrays:
+    def initial_params(self, seed: int) -> Arrays:
         """Initial values of the parameters that do not follow from their declaration; none by default."""
         return {}
 
@@ -130,51 +130,61 @@ class NetworkSpec:
         """The arrays of the carry that are windows over the latest steps."""
         return tuple(carry for carry in self.carry if carry.window)
 
-    def forward(self, ops: Ops, params: Tree, obs: Array, carry: Tree, start: Array | None) -> Outputs:
-        """Head, values `[B]` and the next carry, from observations `[B, ...]` in the layout of `arrange`.
+    def forward(self, ops: Ops, params: Tree, obs: Array, carry: Tree, episode_start: Array | None) -> NetworkOutputs:
+        """Policy outputs, values `[B]` and the next carry, from observations `[B, ...]` in the layout of `arrange`.
 
         With S > 1 reward streams, values are `[B, S]`. `carry` holds an array `[B, ...]` for each declared name.
-        `start [B]` is 1 where the carry is reset before this step, else 0. Networks without a carry take `{}` and None.
-        The next carry holds only the new row of a window. Modules compute in the layers' dtype; head and values have
-        the parameters' dtype.
+        `episode_start [B]` is 1 where the carry is reset before this step, else 0. Networks without a carry take `{}`
+        and None. The next carry holds the new row of a window. Modules compute in the layers' dtype; outputs and values
+        have the parameters' dtype.
         """
-        return self._outputs(ops, params, *self._call(ops, params, obs, carry, start))
+        return self._outputs(ops, params, *self._call(ops, params, obs, carry, episode_start))
 
-    def _call(self, ops: Ops, params: Tree, obs: Array, carry: Tree, start: Array | None, **options: Any) -> Any:
-        memory = (carry, start) if carry else ()
-        return ops.call(self.module, self._for_layers(ops, params), ops.observed(obs), *memory, **options)
+    def _call(
+        self, ops: Ops, params: Tree, obs: Array, carry: Tree, episode_start: Array | None, **options: Any
+    ) -> Any:
+        carry_inputs = (carry, episode_start) if carry else ()
+        return ops.call(self.module, self._to_layer_dtype(ops, params), ops.cast_obs(obs), *carry_inputs, **options)
 
-    def _outputs(self, ops: Ops, params: Tree, output: Array, values: Array, carry: Tree | None = None) -> Outputs:
+    def _outputs(
+        self, ops: Ops, params: Tree, output: Array, values: Array, carry: Tree | None = None
+    ) -> NetworkOutputs:
         values = values.squeeze(-1) if values.ndim == output.ndim and values.shape[-1] == 1 else values
-        head = self.head(params, ops.full(output))  # log_std stays in the parameters' dtype
-        return Outputs(head, ops.full(values), {name: ops.full(x) for name, x in (carry or {}).items()})
+        policy_outputs = self.policy_outputs(params, ops.to_param_dtype(output))  # log_std keeps its dtype
+        return NetworkOutputs(
+            policy_outputs,
+            ops.to_param_dtype(values),
+            {name: ops.to_param_dtype(x) for name, x in (carry or {}).items()},
+        )
 
     @property
-    def own_losses(self) -> Mapping[str, float]:
+    def auxiliary_losses(self) -> Mapping[str, float]:
         """Weights, by name, of losses that the network adds to the algorithm's."""
         return reconstruction(self.reconstruction_coef)
 
-    def losses(self, ops: Ops, params: Tree, obs: Array, carry: Tree, start: Array | None) -> tuple[Head, Array, Tree]:
-        """Head and values of `forward` for transitions, and the scalars named by `own_losses`."""
+    def losses(
+        self, ops: Ops, params: Tree, obs: Array, carry: Tree, episode_start: Array | None
+    ) -> tuple[PolicyOutputs, Array, Tree]:
+        """Policy outputs and values of `forward` for transitions, and the scalars named by `auxiliary_losses`."""
         if not self.reconstruction_coef:
-            head, values, _ = self.forward(ops, params, obs, carry, start)
-            return head, values, {}
-        image = ops.full(obs) / 255.0
-        *outputs, loss = self._call(ops, params, obs, carry, start, image=image)
-        head, values, _ = self._outputs(ops, params, *outputs)
-        return head, values, {"reconstruction_loss": ops.full(loss)}
+            policy_outputs, values, _ = self.forward(ops, params, obs, carry, episode_start)
+            return policy_outputs, values, {}
+        image = ops.to_param_dtype(obs) / 255.0
+        *outputs, loss = self._call(ops, params, obs, carry, episode_start, image=image)
+        policy_outputs, values, _ = self._outputs(ops, params, *outputs)
+        return policy_outputs, values, {"reconstruction_loss": ops.to_param_dtype(loss)}
 
-    def step(self, ops: Ops, params: Tree, obs: Array, carry: Tree, start: Array | None) -> Outputs:
+    def step(self, ops: Ops, params: Tree, obs: Array, carry: Tree, episode_start: Array | None) -> NetworkOutputs:
         """`forward`, with complete windows in the next carry: the oldest row dropped and the new one appended."""
-        head, values, after = self.forward(ops, params, obs, carry, start)
+        policy_outputs, values, after = self.forward(ops, params, obs, carry, episode_start)
         windows = {c.name: ops.xp.concatenate((carry[c.name][:, 1:], after[c.name][:, None]), 1) for c in self.windows}
-        return Outputs(head, values, {**after, **windows})
+        return NetworkOutputs(policy_outputs, values, {**after, **windows})
 
-    def _for_layers(self, ops: Ops, params: Tree) -> Tree:
+    def _to_layer_dtype(self, ops: Ops, params: Tree) -> Tree:
         """Parameters in the layers' dtype, with `scaled_weights` divided by 255."""
         if self.scaled_weights:
             params = {**params, **{name: self._scaled(ops, params[name]) for name in self.scaled_weights}}
-        return ops.for_layers(params)
+        return ops.to_layer_dtype(params)
 
     def _scaled(self, ops: Ops, weight: Array) -> Array:
         """A first-layer `weight [..., channels]` divided by 255, except for the undivided channels."""
@@ -190,35 +200,37 @@ class NetworkSpec:
         obs: Array,
         noise: Array,
         carry: Tree,
-        start: Array | None = None,
-        legal: Array | None = None,
-    ) -> Acted:
-        """Actions `[B]` or `[B, A]`, sampled with `noise [B, A]` among the choices that `legal [B, A]` allows.
+        episode_start: Array | None = None,
+        action_mask: Array | None = None,
+    ) -> ActOutputs:
+        """Actions `[B]` or `[B, A]`, sampled with `noise [B, A]` among the choices that `action_mask [B, A]` allows.
 
         The other arguments and results are those of `forward`.
         """
-        head, values, carry = self.forward(ops, params, obs, carry, start)
-        head = masked(ops.xp, head, legal)
-        return Acted(self.distribution.sample(ops.xp, head, noise), head[0], values, carry)
+        policy_outputs, values, carry = self.forward(ops, params, obs, carry, episode_start)
+        policy_outputs = mask_logits(ops.xp, policy_outputs, action_mask)
+        return ActOutputs(self.distribution.sample(ops.xp, policy_outputs, noise), policy_outputs[0], values, carry)
 
-    def unroll(self, ops: Ops, params: Tree, obs: Array, carry: Tree, start: Array) -> tuple[Head, Array]:
-        """Heads `[T, B, ...]` and values `[T, B]` of the sequences `obs [T, B, ...]`.
+    def unroll(
+        self, ops: Ops, params: Tree, obs: Array, carry: Tree, episode_start: Array
+    ) -> tuple[PolicyOutputs, Array]:
+        """Policy outputs `[T, B, ...]` and values `[T, B]` of the sequences `obs [T, B, ...]`.
 
-        `carry` is the one before the first step; it is reset before each step where `start [T, B]` is 1.
+        `carry` is the one before the first step; it is reset before each step where `episode_start [T, B]` is 1.
         """
         if self.unrolls:
-            head, values, _ = self.forward(ops, params, obs, carry, start)
-            return head, values
+            policy_outputs, values, _ = self.forward(ops, params, obs, carry, episode_start)
+            return policy_outputs, values
 
         def step(carry: Tree, row: Tree) -> tuple[Tree, Tree]:
-            head, values, carry = self.forward(ops, params, row["obs"], carry, row["start"])
-            return carry, {"head": head[0], "values": values}
+            policy_outputs, values, carry = self.forward(ops, params, row["obs"], carry, row["episode_start"])
+            return carry, {"policy": policy_outputs[0], "values": values}
 
-        _, outputs = ops.scan(step, carry, {"obs": obs, "start": start})
-        return self.head(params, outputs["head"]), outputs["values"]
+        _, outputs = ops.scan(step, carry, {"obs": obs, "episode_start": episode_start})
+        return self.policy_outputs(params, outputs["policy"]), outputs["values"]
 
-    def head(self, params: Tree, first: Array) -> Head:
-        """The policy's head from its `first` part: (logits,), or (mean, log_std) with `log_std` from `params`."""
+    def policy_outputs(self, params: Tree, first: Array) -> PolicyOutputs:
+        """The policy's outputs from their `first` part: (logits,), or (mean, log_std) with `log_std` from `params`."""
         return (first,) if self.discrete else (first, params["actor.log_std"])
 
     def arrange(self, observations: Array, xp: Any = np) -> Array:
@@ -245,6 +257,7 @@ def reconstruction(coef: float) -> Mapping[str, float]:
     return {"reconstruction_loss": coef} if coef else {}
 
 
-def masked(xp: Any, head: Head, legal: Array | None) -> Head:
-    """The policy's head with the logit `ILLEGAL` where `legal [..., A]` is false; if it is None, `head` unchanged."""
-    return head if legal is None else (xp.where(legal, head[0], ILLEGAL),)
+def mask_logits(xp: Any, policy_outputs: PolicyOutputs, action_mask: Array | None) -> PolicyOutputs:
+    """The policy's outputs with the logit `MASKED_LOGIT` where `action_mask [..., A]` is false; unchanged if it is
+    None."""
+    return policy_outputs if action_mask is None else (xp.where(action_mask, policy_outputs[0], MASKED_LOGIT),)

@@ -12,17 +12,17 @@ ScanStep = Callable[[Any, Any], tuple[Any, Any]]
 """`(carry, row) -> (carry, output)`."""
 
 
-class Callables(Protocol):
+class PortableModule(Protocol):
     """A module of both frameworks."""
 
     @property
     def convolves(self) -> bool:
         """Whether most of the arithmetic is convolutions."""
 
-    def in_torch(self) -> Callable[..., Any]:
+    def torch_function(self) -> Callable[..., Any]:
         """The function `(params, *inputs)` of the module of PyTorch."""
 
-    def in_flax(self, by_products: bool) -> Callable[..., Any]:
+    def flax_function(self, by_products: bool) -> Callable[..., Any]:
         """The function `(params, *inputs)` of the module of Flax; `by_products` is an option of its convolutions."""
 
 
@@ -38,16 +38,16 @@ class Ops(Protocol):
 
     # --- Modules ------------------------------------------------------------------------------------------------------
 
-    def call(self, module: Callables, params: Tree, *inputs: Any, **options: Any) -> Any:
+    def call(self, module: PortableModule, params: Tree, *inputs: Any, **options: Any) -> Any:
         """What `module` returns for `inputs`, computed with those of `params` that are its own."""
 
-    def for_layers(self, arrays: Tree) -> Tree:
+    def to_layer_dtype(self, arrays: Tree) -> Tree:
         """Arrays cast to the layers' dtype."""
 
-    def observed(self, obs: Array) -> Array:
+    def cast_obs(self, obs: Array) -> Array:
         """Observations in the layers' dtype, or in one that the first layer casts."""
 
-    def full(self, x: Array) -> Array:
+    def to_param_dtype(self, x: Array) -> Array:
         """`x` cast to the parameters' dtype."""
 
     # --- Arrays -------------------------------------------------------------------------------------------------------
@@ -69,8 +69,8 @@ class Ops(Protocol):
 
     # --- Devices ------------------------------------------------------------------------------------------------------
 
-    def total(self, x: Array) -> Array:
+    def all_reduce_sum(self, x: Array) -> Array:
         """The sum of `x` over the devices that share a training; `x` itself where there is one."""
 
-    def across(self, seen: Moments) -> Moments:
+    def all_reduce_moments(self, batch_moments: Moments) -> Moments:
         """Moments of the entries of all those devices, from the moments of one device's entries."""

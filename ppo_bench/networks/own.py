@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ppo_bench.common.classes import class_named
+from ppo_bench.common.classes import import_class
 from ppo_bench.common.errors import ConfigError, one_line
-from ppo_bench.common.flattened import Flattened, Placed
+from ppo_bench.common.flattened import FlattenedArray, FlattenedBox
 from ppo_bench.mathematics.arrays import Array, Arrays, Tree
 from ppo_bench.mathematics.normalize import are_bytes
 from ppo_bench.mathematics.weights import Parameter
@@ -52,7 +52,7 @@ class Own:
         actions, first = actions_of(action_space), module.first
         parameters = tuple(Parameter(name, shape, None) for name, shape in first.shapes.items())
         if not actions.choices:
-            parameters = (*parameters, Parameter("actor.log_std", (actions.lanes,), None))
+            parameters = (*parameters, Parameter("actor.log_std", (actions.action_dim,), None))
         return OwnSpec(
             module,
             parameters,
@@ -66,7 +66,7 @@ class Own:
 
 @dataclass(frozen=True)
 class OwnModule:
-    """The modules of a user's, in place of a `Module`.
+    """The modules of a user's, in place of a `ModuleSpec`.
 
     The parameters have the names and layouts of the PyTorch module, or of the Flax module if there is no other.
     """
@@ -75,44 +75,48 @@ class OwnModule:
     flax: str | None
     names: tuple[tuple[str, str], ...]
     """Names of the PyTorch module's parameters, by those of the Flax module's."""
-    arrays: tuple[tuple[str, Placed], ...]
+    arrays: tuple[tuple[str, FlattenedArray], ...]
     """Places of the arrays that the environment's observations are dictionaries of; none if they are one array."""
     spaces: str
     """The spaces that the modules are constructed with, which tell networks of the same modules apart."""
-    of_torch: TorchModule | None = field(compare=False)
-    of_flax: FlaxModule | None = field(compare=False)
+    torch_module: TorchModule | None = field(compare=False)
+    flax_module: FlaxModule | None = field(compare=False)
     convolves: ClassVar[bool] = False
 
     @property
     def first(self) -> TorchModule | FlaxModule:
         """The module whose parameters are the network's."""
-        module = self.of_torch or self.of_flax
+        module = self.torch_module or self.flax_module
         assert module is not None
         return module
 
-    def in_torch(self) -> Callable[..., Any]:
-        """See `Callables.in_torch`."""
-        module = self.of_torch
+    def torch_function(self) -> Callable[..., Any]:
+        """See `PortableModule.torch_function`."""
+        module = self.torch_module
         assert module is not None  # see `OwnSpec.require`
 
-        def called(params: Tree, obs: Array, *memory: Any) -> Any:
+        def called(params: Tree, obs: Array, *carry_inputs: Any) -> Any:
             dtype = params[next(iter(module.shapes))].dtype
-            carried = ({name: x.to(dtype) for name, x in memory[0].items()}, memory[1].to(dtype)) if memory else ()
+            carried = (
+                ({name: x.to(dtype) for name, x in carry_inputs[0].items()}, carry_inputs[1].to(dtype))
+                if carry_inputs
+                else ()
+            )
             return module(params, self._parts(obs), *carried)
 
         return called
 
-    def in_flax(self, by_products: bool) -> Callable[..., Any]:
-        """See `Callables.in_flax`."""
-        module, names = self.of_flax, dict(self.names)
+    def flax_function(self, by_products: bool) -> Callable[..., Any]:
+        """See `PortableModule.flax_function`."""
+        module, names = self.flax_module, dict(self.names)
         assert module is not None
 
-        def called(params: Tree, obs: Array, *memory: Any) -> Any:
+        def called(params: Tree, obs: Array, *carry_inputs: Any) -> Any:
             import jax
 
-            own = module.translated(params, names) if self.of_torch else params
+            own = module.translated(params, names) if self.torch_module else params
             dtype = own[next(iter(module.shapes))].dtype
-            return module(own, *jax.tree.map(lambda x: x.astype(dtype), (self._parts(obs), *memory)))
+            return module(own, *jax.tree.map(lambda x: x.astype(dtype), (self._parts(obs), *carry_inputs)))
 
         return called
 
@@ -131,14 +135,14 @@ class OwnSpec(NetworkSpec):
     def require(self, library: str) -> None:
         """See `NetworkSpec.require`: there has to be a module, and `names` for the parameters of a second one."""
         module = self.module
-        if getattr(module, f"of_{library}") is None:
+        if getattr(module, f"{library}_module") is None:
             raise ConfigError(f"network.{library}=null: this framework needs a module of your own of {library}")
-        if library == "flax" and module.of_flax and module.of_torch:
-            module.of_flax.translated(module.of_torch.initial(0), dict(module.names))
+        if library == "flax" and module.flax_module and module.torch_module:
+            module.flax_module.translated(module.torch_module.initial_params(0), dict(module.names))
 
-    def initial(self, seed: int) -> Arrays:
-        """See `NetworkSpec.initial`: the values that the module's constructor gives its parameters."""
-        return self.module.first.initial(seed)
+    def initial_params(self, seed: int) -> Arrays:
+        """See `NetworkSpec.initial_params`: the values that the module's constructor gives its parameters."""
+        return self.module.first.initial_params(seed)
 
     def arrange(self, observations: Array, xp: Any = np) -> Array:
         """`observations [N, ...]` in their own layout."""
@@ -152,7 +156,7 @@ class TorchModule:
         """`target` names the class. Raises `ConfigError` if a checkpoint would lack a part of the module's state."""
         from torch import nn
 
-        self._target, self._cls, self._spaces = target, class_named("network.torch", target, nn.Module), spaces
+        self._target, self._cls, self._spaces = target, import_class("network.torch", target, nn.Module), spaces
         self._module = self._made(0)
         self.shapes = {name: tuple(each.shape) for name, each in self._module.named_parameters()}
         self.carry = {name: tuple(x.shape) for name, x in _initial_carry(self._module).items()}
@@ -172,7 +176,7 @@ class TorchModule:
             torch.manual_seed(seed)
             return self._cls(*self._spaces)
 
-    def initial(self, seed: int) -> Arrays:
+    def initial_params(self, seed: int) -> Arrays:
         """Initial parameters by name."""
         return {name: each.detach().float().numpy() for name, each in self._made(seed).named_parameters()}
 
@@ -191,7 +195,7 @@ class FlaxModule:
         """`target` names the class."""
         from flax import linen
 
-        cls, self._target, self._space = class_named("network.flax", target, linen.Module), target, spaces[0]
+        cls, self._target, self._space = import_class("network.flax", target, linen.Module), target, spaces[0]
         with _made_by(f"network.flax={target}"):
             self._module = cls(*spaces)
         self.carry = {name: tuple(x.shape) for name, x in _initial_carry(self._module).items()}
@@ -212,16 +216,16 @@ class FlaxModule:
         import jax.numpy as jnp
 
         carry = {name: jnp.zeros((1, *shape)) for name, shape in self.carry.items()}
-        memory = (carry, jnp.zeros(1)) if carry else ()
+        carry_inputs = (carry, jnp.zeros(1)) if carry else ()
         parts = {name: jnp.zeros((1, *part.shape)) for name, part in getattr(self._space, "spaces", {}).items()}
         seen = parts or jnp.zeros((1, *self._space.shape))
         with _made_by(f"network.flax={self._target}"):
-            variables = self._module.init(jax.random.key(seed), seen, *memory)
+            variables = self._module.init(jax.random.key(seed), seen, *carry_inputs)
         if apart := set(variables) - {"params"}:
             raise ConfigError(f"network.flax={self._target}: {apart.pop()} are variables that a run does not keep")
         return variables["params"]
 
-    def initial(self, seed: int) -> Arrays:
+    def initial_params(self, seed: int) -> Arrays:
         """Initial parameters by name."""
         return {name: np.asarray(x) for name, x in _flat(self._drawn(seed)).items()}
 
@@ -253,13 +257,13 @@ class FlaxModule:
         return self._module.apply({"params": unflatten_dict(own)}, *inputs)
 
 
-def _arrays(space: Any) -> tuple[tuple[str, Placed], ...]:
+def _arrays(space: Any) -> tuple[tuple[str, FlattenedArray], ...]:
     """Names and places of the arrays in flattened observations."""
-    named = isinstance(space, Flattened) and space.names != ("",)  # a choice, whose vector is one-hot, has no name
+    named = isinstance(space, FlattenedBox) and space.names != ("",)  # a choice, whose vector is one-hot, has no name
     return tuple(zip(space.names, space.arrays, strict=True)) if named else ()
 
 
-def _spaces(arrays: Iterable[tuple[str, Placed]]) -> Any:
+def _spaces(arrays: Iterable[tuple[str, FlattenedArray]]) -> Any:
     """The space of dictionaries of these arrays."""
     from gymnasium import spaces
 
@@ -287,5 +291,5 @@ def _made_by(what: str) -> Iterator[None]:
 
 
 def _initial_carry(module: Any) -> dict[str, Any]:
-    """Arrays of zeros that a module with a memory starts from, of one environment; none without `initial_carry`."""
+    """Arrays of zeros that a module with a carry starts from, of one environment; none without `initial_carry`."""
     return dict(module.initial_carry()) if hasattr(module, "initial_carry") else {}

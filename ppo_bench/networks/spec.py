@@ -7,15 +7,15 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.values import younger
+from ppo_bench.common.values import added_field
 from ppo_bench.mathematics.normalize import are_bytes
 from ppo_bench.mathematics.recurrent import CELLS
-from ppo_bench.networks.building import actions_of, heads, hidden_options, network, pixels_of, shared_cnn
+from ppo_bench.networks.building import actions_of, actor_critic_heads, hidden_options, network, pixels_of, shared_cnn
 from ppo_bench.networks.convolutions import (
     IMPALA,
-    LEAST_PIXELS,
+    MIN_IMAGE_SIDE,
     NATURE,
-    Eye,
+    ImageEncoder,
     Window,
     are_images,
     between_images,
@@ -27,7 +27,7 @@ from ppo_bench.networks.convolutions import (
     sides_of,
 )
 from ppo_bench.networks.layers import ACTOR_GAIN, CRITIC_GAIN, Parameters, conv, hidden_layers, linear, mlp, recurrent
-from ppo_bench.networks.module import Module, options
+from ppo_bench.networks.module_spec import ModuleSpec, options
 from ppo_bench.networks.network import Carry, NetworkSpec
 
 if TYPE_CHECKING:
@@ -44,15 +44,15 @@ class Mlp:
     hidden_sizes: list[int]
     activation: str
     _: KW_ONLY
-    layer_norm: bool = younger(False)
+    layer_norm: bool = added_field(False)
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces, with a value for each of `streams` reward streams."""
         inputs, actions = math.prod(observation_space.shape), actions_of(action_space)
-        module = Module(
+        module = ModuleSpec(
             "mlp.Mlp",
-            options(**self.hidden(), outputs=actions.lanes, streams=streams),
-            self.actor_and_critic(inputs, actions.lanes, streams),
+            options(**self.hidden(), outputs=actions.action_dim, streams=streams),
+            self.actor_and_critic(inputs, actions.action_dim, streams),
             inputs=options(inputs=inputs),
         )
         return network(module, observation_space, actions, ("actor.0.weight", "critic.0.weight"), separate_critic=True)
@@ -76,7 +76,7 @@ class NatureCnn:
     conf/network/nature_cnn.yaml explains its option.
     """
 
-    undivided_channels: int = younger(0)
+    undivided_channels: int = added_field(0)
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces; see `Mlp.build`."""
@@ -123,13 +123,13 @@ class RndCnn:
         """The network for these spaces; see `Mlp.build`."""
         pixels = pixels_of("rnd_cnn", observation_space.shape, NATURE)
         trunk = (*nature(channels_of(observation_space.shape), pixels, 256), *linear("trunk.4", 256, 448))
-        behind = (
+        actor_critic = (
             *linear("actor.0", 448, 448, gain=0.01),
-            *linear("actor.1", 448, actions_of(action_space).lanes, gain=ACTOR_GAIN),
+            *linear("actor.1", 448, actions_of(action_space).action_dim, gain=ACTOR_GAIN),
             *linear("critic.0", 448, 448, gain=0.1),
             *linear("critic.1", 448, streams, gain=0.01),
         )
-        return shared_cnn("cnn.RndCnn", trunk, 448, pixels, observation_space, action_space, streams, behind)
+        return shared_cnn("cnn.RndCnn", trunk, 448, pixels, observation_space, action_space, streams, actor_critic)
 
 
 @dataclass(frozen=True)
@@ -141,25 +141,33 @@ class Combined(Mlp):
         images = images_in(observation_space)
         if not images:
             raise ConfigError(
-                f"network=combined takes dictionaries with images from {LEAST_PIXELS} x {LEAST_PIXELS} pixels, of "
+                f"network=combined takes dictionaries with images from {MIN_IMAGE_SIDE} x {MIN_IMAGE_SIDE} pixels, of "
                 "which env.observe leaves none: use network=auto"
             )
-        eyes = [Eye(i, channels_of(i.shape), pixels_after(NATURE, *sides_of(i.shape))) for i in images]
+        image_encoders = [
+            ImageEncoder(i, channels_of(i.shape), pixels_after(NATURE, *sides_of(i.shape))) for i in images
+        ]
         others, actions = between_images(images, observation_space.shape[0]), actions_of(action_space)
-        features = IMAGE_FEATURES * len(eyes) + sum(stop - start for start, stop in others)
-        seeing = (nature(eye.channels, eye.pixels, IMAGE_FEATURES, first=4 * k) for k, eye in enumerate(eyes))
-        module = Module(
+        features = IMAGE_FEATURES * len(image_encoders) + sum(stop - start for start, stop in others)
+        encoder_parameters = (
+            nature(encoder.channels, encoder.pixels, IMAGE_FEATURES, first=4 * k)
+            for k, encoder in enumerate(image_encoders)
+        )
+        module = ModuleSpec(
             "combined.Combined",
             options(
                 **self.hidden(),
-                eyes=eyes,
+                image_encoders=image_encoders,
                 others=others,
                 units=IMAGE_FEATURES,
                 of_bytes=are_bytes(observation_space),
-                outputs=actions.lanes,
+                outputs=actions.action_dim,
                 streams=streams,
             ),
-            (*(p for eye in seeing for p in eye), *self.actor_and_critic(features, actions.lanes, streams)),
+            (
+                *(p for encoder in encoder_parameters for p in encoder),
+                *self.actor_and_critic(features, actions.action_dim, streams),
+            ),
             convolves=True,
         )
         return network(module, observation_space, actions, ())
@@ -191,22 +199,22 @@ class RecurrentMlp:
     hidden_sizes: list[int]
     activation: str
     _: KW_ONLY
-    layer_norm: bool = younger(False)
+    layer_norm: bool = added_field(False)
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces; see `Mlp.build`."""
         sizes, actions = [math.prod(observation_space.shape), *self.hidden_sizes], actions_of(action_space)
-        module = Module(
+        module = ModuleSpec(
             "recurrent.RecurrentMlp",
             options(
                 **hidden_options(self.hidden_sizes, self.activation, self.layer_norm),
                 **_cell(self.cell, self.units),
-                outputs=actions.lanes,
+                outputs=actions.action_dim,
                 streams=streams,
             ),
             (
                 *hidden_layers("trunk", sizes, normalised=self.layer_norm),
-                *heads(self.units, actions.lanes, streams),
+                *actor_critic_heads(self.units, actions.action_dim, streams),
                 *recurrent("memory", self.cell, sizes[-1], self.units),
             ),
             inputs=options(inputs=sizes[0]),
@@ -226,12 +234,12 @@ class RecurrentCnn:
         """The network for these spaces; see `Mlp.build`."""
         channels, actions = channels_of(observation_space.shape), actions_of(action_space)
         pixels = pixels_of("lstm_cnn", observation_space.shape, NATURE)
-        module = Module(
+        module = ModuleSpec(
             "recurrent.RecurrentCnn",
-            options(**_cell(self.cell, self.units), outputs=actions.lanes, streams=streams),
+            options(**_cell(self.cell, self.units), outputs=actions.action_dim, streams=streams),
             (
                 *nature(channels, pixels, 512),
-                *heads(self.units, actions.lanes, streams),
+                *actor_critic_heads(self.units, actions.action_dim, streams),
                 *recurrent("memory", self.cell, 512, self.units),
             ),
             inputs=options(channels=channels, pixels=pixels),

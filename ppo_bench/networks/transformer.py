@@ -21,9 +21,9 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.mathematics.normalize import are_bytes
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.building import actions_of, network, pixels_of
-from ppo_bench.networks.convolutions import LEAST_PIXELS, NATURE, channels_of, nature, sides_after, sides_of
+from ppo_bench.networks.convolutions import MIN_IMAGE_SIDE, NATURE, channels_of, nature, sides_after, sides_of
 from ppo_bench.networks.layers import CRITIC_GAIN, Parameters, conv, layer_norm, linear, weight_and_bias
-from ppo_bench.networks.module import Module, options
+from ppo_bench.networks.module_spec import ModuleSpec, options
 from ppo_bench.networks.network import Carry, NetworkSpec, reconstruction
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ POSITIONS = ("none", "absolute", "learned")
 ACTOR_GAIN = 0.1
 GATE_BIAS = 2.0
 """Initial bias of a gate: a larger one passes less of the new values (Parisotto et al. 2020, section 3.2)."""
-Corner = tuple[int, int, int]
+ImageShape = tuple[int, int, int]
 """Height, width and channels of the small image from which a decoder begins."""
 
 
@@ -56,7 +56,7 @@ def block(name: str, dim: int, heads: int, gated: bool) -> Parameters:
     return tuple(arrays)
 
 
-def corner_of(sides: tuple[int, int]) -> Corner:
+def decoder_input_shape(sides: tuple[int, int]) -> ImageShape:
     """The small image that a decoder enlarges to images of these sides.
 
     Raises `ConfigError` if its transposed convolutions do not arrive at them.
@@ -72,10 +72,10 @@ def corner_of(sides: tuple[int, int]) -> Corner:
     return *after, 64
 
 
-def decoder(dim: int, corner: Corner, channels: int) -> Parameters:
+def decoder(dim: int, decoder_shape: ImageShape, channels: int) -> Parameters:
     """Parameters of a decoder from a hidden layer of `dim` units to images of `channels`."""
     return (
-        *linear("decoder.0", dim, math.prod(corner), uniform=True),
+        *linear("decoder.0", dim, math.prod(decoder_shape), uniform=True),
         *conv("decoder.1", 64, 64, kernel=3),
         *conv("decoder.2", 64, 32, kernel=4),
         *conv("decoder.3", 32, channels, kernel=8),
@@ -96,8 +96,8 @@ class Trxl:
     reconstruction_coef: float = 0.0
 
     @property
-    def own_losses(self) -> Mapping[str, float]:
-        """See `NetworkSpec.own_losses`."""
+    def auxiliary_losses(self) -> Mapping[str, float]:
+        """See `NetworkSpec.auxiliary_losses`."""
         return reconstruction(self.reconstruction_coef)
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
@@ -114,20 +114,20 @@ class Trxl:
         if not 0 <= self.reconstruction_coef < math.inf:
             raise ConfigError(f"network.reconstruction_coef={self.reconstruction_coef}: must be at least 0, and finite")
         shape = observation_space.shape
-        images = len(shape) in (2, 3, 4) and min(sides_of(shape)) >= LEAST_PIXELS
+        images = len(shape) in (2, 3, 4) and min(sides_of(shape)) >= MIN_IMAGE_SIDE
         if self.reconstruction_coef and not (images and are_bytes(observation_space)):
             raise ConfigError(
                 f"network.reconstruction_coef={self.reconstruction_coef}: observations of shape {shape} and type "
-                f"{observation_space.dtype} are no images of bytes, of {LEAST_PIXELS} pixels or more; set it to 0"
+                f"{observation_space.dtype} are no images of bytes, of {MIN_IMAGE_SIDE} pixels or more; set it to 0"
             )
         actions, inputs = actions_of(action_space), math.prod(shape)
-        image, corner, trunk = None, None, linear("trunk.0", inputs, self.dim, uniform=True)
+        image, decoder_shape, trunk = None, None, linear("trunk.0", inputs, self.dim, uniform=True)
         if images:
             pixels = pixels_of("trxl", shape, NATURE)
             image = channels_of(shape), pixels
             trunk = nature(*image, self.dim, uniform=True)
-            corner = corner_of(sides_of(shape)) if self.reconstruction_coef else None
-        module = Module(
+            decoder_shape = decoder_input_shape(sides_of(shape)) if self.reconstruction_coef else None
+        module = ModuleSpec(
             "transformer.Transformer",
             options(
                 image=image,
@@ -138,13 +138,13 @@ class Trxl:
                 memory=self.memory,
                 positions=self.positions,
                 max_episode_steps=self.max_episode_steps,
-                corner=corner,
-                outputs=actions.lanes,
+                decoder_shape=decoder_shape,
+                outputs=actions.action_dim,
                 streams=streams,
             ),
             (
                 *trunk,
-                *linear("actor.0", self.dim, actions.lanes, gain=ACTOR_GAIN, uniform=True),
+                *linear("actor.0", self.dim, actions.action_dim, gain=ACTOR_GAIN, uniform=True),
                 *linear("critic.0", self.dim, streams, gain=CRITIC_GAIN, uniform=True),
                 *(
                     p
@@ -153,7 +153,7 @@ class Trxl:
                 ),
                 *(self._positions() if self.positions == "learned" else ()),
                 *linear(f"memory.{self.layers}", self.dim, self.dim, uniform=True),
-                *(decoder(self.dim, corner, image[0]) if image and corner else ()),
+                *(decoder(self.dim, decoder_shape, image[0]) if image and decoder_shape else ()),
             ),
             inputs=options(inputs=inputs),
             convolves=images,

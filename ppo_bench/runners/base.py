@@ -1,4 +1,4 @@
-"""Interface of a framework: `Framework` and `Runner`, and the `Problem` from which a runner is built."""
+"""Interface of a framework: `Framework` and `Runner`, and the `TrainingSpec` from which a runner is built."""
 
 from __future__ import annotations
 
@@ -11,39 +11,45 @@ import numpy as np
 
 from ppo_bench.algorithms.base import Algorithm, Hyperparameters
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.launched import Launched
+from ppo_bench.common.rank_info import RankInfo
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.float_range import FLOAT32_MAX, SQUARE_MAX
 from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import Arrays, Tree
-from ppo_bench.mathematics.normalize import Across, ActionBounds, Moments, action_bounds, here
-from ppo_bench.mathematics.parts import WHOLE, Part
+from ppo_bench.mathematics.normalize import (
+    ActionBounds,
+    AllReduceMoments,
+    Moments,
+    action_bounds,
+    single_device_moments,
+)
 from ppo_bench.mathematics.precision import PRECISIONS
+from ppo_bench.mathematics.shards import SINGLE_SHARD, Shard
 from ppo_bench.mathematics.weights import Parameter
-from ppo_bench.networks.network import NetworkSpec, Outputs
+from ppo_bench.networks.network import NetworkOutputs, NetworkSpec
 from ppo_bench.tuning.switches import ON, Tuning
 
 State = TypeVar("State")
-Policy = Callable[[np.ndarray, np.ndarray, Tree], Outputs]
-"""Inference function of a network: `(obs, start, carry) -> (head, values, carry)`, as `NetworkSpec.step`.
+Policy = Callable[[np.ndarray, np.ndarray, Tree], NetworkOutputs]
+"""Inference function of a network: `(obs, episode_start, carry) -> (head, values, carry)`, as `NetworkSpec.step`.
 
-All arrays are NumPy arrays on the host; `start` is bool.
+All arrays are NumPy arrays on the host; `episode_start` is bool.
 """
 
 
-class Peers(Protocol):
+class ProcessGroup(Protocol):
     """Collective operations between the processes that share a training, each with a part of its environments."""
 
-    def total(self, x: Any) -> Any:
+    def all_reduce_sum(self, x: Any) -> Any:
         """Sum of a framework's array over the processes; bitwise equal in all of them."""
 
-    def gather(self, x: Any) -> Any:
+    def all_gather(self, x: Any) -> Any:
         """A framework's array from every process, stacked along a new first axis in the order of the processes."""
 
-    def across(self, seen: Moments) -> Moments:
-        """Moments of the entries of all processes, from the moments `seen` of this one's; NumPy arrays."""
+    def all_reduce_moments(self, batch_moments: Moments) -> Moments:
+        """Moments of the entries of all processes, from the `batch_moments` of this one's; NumPy arrays."""
 
-    def share(self, value: Any) -> list[Any]:
+    def all_gather_object(self, value: Any) -> list[Any]:
         """The picklable values of all processes, in their order."""
 
     def close(self) -> None:
@@ -51,7 +57,7 @@ class Peers(Protocol):
 
 
 @dataclass(frozen=True)
-class Problem:
+class TrainingSpec:
     """Everything that a runner is built from: environment, network, algorithm, hyperparameters, device."""
 
     env: VectorEnv | GraphEnv
@@ -69,17 +75,17 @@ class Problem:
     tuning: Tuning = ON
     devices: int = 1
     """Number of devices that share the environments, in equal parts."""
-    part: Part = WHOLE
+    shard: Shard = SINGLE_SHARD
     """Part of the environments that this process has: all of them, or one of several equal parts."""
-    peers: Peers | None = None
+    process_group: ProcessGroup | None = None
     """Collective operations with the processes that have the other parts; None if there are none."""
-    place: Part = WHOLE
+    local_shard: Shard = SINGLE_SHARD
     """Position of this process among those of its machine."""
 
     def __post_init__(self) -> None:
         """Raise `ConfigError` if the fields are incompatible with each other."""
         self.action_bounds  # noqa: B018 (raises if they cannot be rescaled)
-        self.algorithm.learnt(self.network)  # raises if it cannot learn from such observations
+        self.algorithm.parameters(self.network)  # raises if it cannot learn from such observations
         if self.ppo.norm_obs and self.network.uint8:
             raise ConfigError(
                 "ppo.norm_obs=true is for observations of floats; the network scales those of bytes: use false"
@@ -112,21 +118,21 @@ class Problem:
     @property
     def num_envs(self) -> int:
         """Number of environments in this process."""
-        return self.part.size(self.ppo.num_envs)
+        return self.shard.size(self.ppo.num_envs)
 
     @property
     def first_env(self) -> int:
         """Index of the first of these environments among all."""
-        return self.part.first(self.ppo.num_envs)
+        return self.shard.first(self.ppo.num_envs)
 
     def env_seeds(self, seed: int, iteration: int) -> list[int]:
         """Seeds of this process's environments for a reset by the key (seed, iteration)."""
         return noise.env_seeds(seed, iteration, self.ppo.num_envs)[self.first_env :][: self.num_envs]
 
     @property
-    def across(self) -> Across:
+    def all_reduce_moments(self) -> AllReduceMoments:
         """Moments over all processes, from those of this one."""
-        return self.peers.across if self.peers else here
+        return self.process_group.all_reduce_moments if self.process_group else single_device_moments
 
     @cached_property
     def action_bounds(self) -> ActionBounds | None:
@@ -136,10 +142,10 @@ class Problem:
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """All trained parameters: the network's, then the algorithm's."""
-        return (*self.network.parameters, *self.algorithm.learnt(self.network))
+        return (*self.network.parameters, *self.algorithm.parameters(self.network))
 
 
-NOTHING: Mapping[str, float] = {}
+NO_INFO: Mapping[str, float] = {}
 
 
 class Episode(NamedTuple):
@@ -149,7 +155,7 @@ class Episode(NamedTuple):
     env: int
     episode_return: float
     length: int
-    told: Mapping[str, float] = NOTHING
+    info: Mapping[str, float] = NO_INFO
     """Numbers of `env.info` that the environment reported in the episode's last step, by name."""
 
 
@@ -172,19 +178,19 @@ class Runner(Protocol[State]):
         """Run one iteration: rollout, advantages, update. The episodes are those that finished in it, in order."""
 
     def export(self, state: State) -> Arrays:
-        """Copies of the arrays that ppo_bench/runners/declared.py declares, by name, in the framework-neutral layout.
+        """Copies of the arrays of ppo_bench/runners/array_specs.py, by name, in the framework-neutral layout.
 
         The state of the environments (`envs.*`) serves to replay recordings; it is absent if the environments are part
         of a program.
         """
 
-    def restore(self, arrays: Arrays, carried: bool = False) -> State:
+    def restore(self, arrays: Arrays, restore_envs: bool = False) -> State:
         """State from the arrays of `export`, with reset environments. Raises `ConfigError` if the arrays do not fit.
 
-        With `carried` the environments, which then replay a recording, are not reset: their arrays are restored too.
+        With `restore_envs` the environments, which replay a recording, are not reset: their arrays are restored too.
         """
 
-    def in_progress(self, state: State) -> np.ndarray:
+    def episode_lengths(self, state: State) -> np.ndarray:
         """Length so far of each environment's current episode, `[N]` int64; 0 if its last episode is over."""
 
     def restart(self, state: State, iteration: int) -> State:
@@ -215,27 +221,27 @@ class Framework(Protocol):
     def require(self) -> None:
         """Raise `ConfigError` if its packages are not installed or an option is out of range."""
 
-    def begin(self, num_runs: int = 1, tuning: Tuning = ON, devices: int = 1) -> None:
+    def configure_process(self, num_runs: int = 1, tuning: Tuning = ON, devices: int = 1) -> None:
         """Set process-wide options; to be called before its package, or an environment that uses it, is imported."""
 
-    def runner(self, problem: Problem) -> Runner[Any]:
-        """The runner for `problem`."""
+    def runner(self, spec: TrainingSpec) -> Runner[Any]:
+        """The runner for `spec`."""
 
-    def join(self, told: Launched, timeout_seconds: float) -> Peers:
+    def init_process_group(self, rank_info: RankInfo, timeout_seconds: float) -> ProcessGroup:
         """The processes of a training, when all of them have joined.
 
         `timeout_seconds` is the maximum time that one of them waits for another. Raises `ConfigError` if the port at
         which they are to meet is in use.
         """
 
-    def seeds_runner(self, problem: Problem, own: Sequence[Mapping[str, float]]) -> Any:
-        """The `SeedsRunner` for `problem`; see ppo_bench/runners/seeds.py. Raises `ConfigError` if there is none.
+    def seeds_runner(self, spec: TrainingSpec, own: Sequence[Mapping[str, float]]) -> Any:
+        """The `SeedsRunner` for `spec`; see ppo_bench/runners/seeds.py. Raises `ConfigError` if there is none.
 
-        `own` has the hyperparameters (`NUMBERS`) in which its runs differ, of each run.
+        `own` has the hyperparameters (`VMAPPABLE_HYPERPARAMETERS`) in which its runs differ, of each run.
         """
 
     def policy(self, network: NetworkSpec, arrays: Arrays, precision: str, device: str, tuning: Tuning = ON) -> Policy:
-        """Policy with the parameters in `arrays`, as exported by a runner; the rest as in `Problem`.
+        """Policy with the parameters in `arrays`, as exported by a runner; the rest as in `TrainingSpec`.
 
         Raises `ConfigError` if the parameters do not fit `network`.
         """

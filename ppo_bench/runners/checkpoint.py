@@ -39,17 +39,17 @@ class Checkpoint(NamedTuple):
     loop: dict[str, Any]
 
     def untrained(self) -> Checkpoint:
-        """The same parameters and statistics in a run that has not begun: no iterations, and no moments of Adam."""
+        """The same parameters and statistics in a run that has not started: no iterations, and no moments of Adam."""
         begun = {name for name in self.arrays if name == "iteration" or name.startswith("adam.")}
         arrays = {name: np.zeros_like(array) if name in begun else array for name, array in self.arrays.items()}
         return Checkpoint(arrays, self.loop | {"iteration": 0, "global_step": 0})
 
 
-class Damaged(Exception):
+class CheckpointError(Exception):
     """Error: a checkpoint is incomplete or corrupt; the message is the reason."""
 
 
-class _OtherVersion(Damaged):
+class _SchemaVersionError(CheckpointError):
     """Error: a checkpoint has another schema version, which is the message."""
 
 
@@ -150,13 +150,13 @@ def load_newest(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
     renames nothing, if all checkpoints are damaged or the newest undamaged one has another schema version.
     """
     found = sorted(folder.glob("iteration_*"))
-    damaged: dict[Path, Damaged] = {}
+    damaged: dict[Path, CheckpointError] = {}
     for path in _newest_first(folder):
         try:
             whole = load(path)
-        except _OtherVersion as version:
-            raise ConfigError(f"{_of_other_version(path, version)}, or rerun=true") from version
-        except Damaged as error:
+        except _SchemaVersionError as version:
+            raise ConfigError(f"{_describe_version(path, version)}, or rerun=true") from version
+        except CheckpointError as error:
             damaged[path] = error
             continue
         for newer, reason in damaged.items():
@@ -183,21 +183,21 @@ def load_iteration(folder: Path, iteration: int) -> Checkpoint:
 
 
 def load(path: Path) -> Checkpoint:
-    """The checkpoint at `path`. Raises `Damaged` if it is incomplete, corrupt or of another schema version."""
+    """The checkpoint at `path`. Raises `CheckpointError` if it is incomplete, corrupt or of another schema version."""
     try:
         exported = is_exported(path)
         state = json.loads((path / (CONFIG if exported else "state.json")).read_text())
         state = state["checkpoint"] if exported else state
         data = (path / (arrays_file := MODEL if exported else "arrays.safetensors")).read_bytes()
         if state["schema_version"] != SCHEMA_VERSION:
-            raise _OtherVersion(state["schema_version"])
+            raise _SchemaVersionError(state["schema_version"])
         if _sha256(data) != state["arrays_sha256"]:
-            raise Damaged(f"the checksum of {arrays_file} does not match")
+            raise CheckpointError(f"the checksum of {arrays_file} does not match")
         if _sha256(_canonical(state["loop"])) != state["loop_sha256"]:
-            raise Damaged("the checksum of the counters in state.json does not match")
+            raise CheckpointError("the checksum of the counters in state.json does not match")
         return Checkpoint(safetensors.numpy.load(data), dict(state["loop"]))
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise Damaged(f"{type(error).__name__}: {error}") from error
+        raise CheckpointError(f"{type(error).__name__}: {error}") from error
 
 
 def find(path: Path, snapshots: bool = False) -> Path:
@@ -221,9 +221,9 @@ def load_named(path: Path) -> Checkpoint:
     found = find(path)
     try:
         return load(found)
-    except _OtherVersion as version:
-        raise ConfigError(_of_other_version(found, version)) from version
-    except Damaged as reason:
+    except _SchemaVersionError as version:
+        raise ConfigError(_describe_version(found, version)) from version
+    except CheckpointError as reason:
         raise ConfigError(f"checkpoint {found} is damaged ({reason}): name another one") from reason
 
 
@@ -250,7 +250,7 @@ def _serialized(arrays: Arrays) -> bytes:
     return safetensors.numpy.save({name: np.asarray(array, order="C") for name, array in arrays.items()})
 
 
-def _of_other_version(path: Path, version: _OtherVersion) -> str:
+def _describe_version(path: Path, version: _SchemaVersionError) -> str:
     return f"{path} was written by schema version {version}, this is {SCHEMA_VERSION}: use the ppo_bench that wrote it"
 
 

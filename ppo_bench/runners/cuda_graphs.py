@@ -11,14 +11,14 @@ from torch import Tensor
 WARM_UP_CALLS = 3  # the first compiles and allocates the libraries' workspaces; PyTorch's documentation uses 3
 
 
-class Recordable(Protocol):
+class Capturable(Protocol):
     """Signature of functions that can be recorded: `fixed` objects stay at their addresses, `inputs` may move."""
 
     def __call__(self, fixed: Sequence[Any], *inputs: Tensor) -> Any:
         """The function's result, which is valid until the next call."""
 
 
-class Replayed:
+class GraphedCallable:
     """`function(fixed, *inputs)` as a CUDA graph.
 
     A graph reads and writes the memory addresses with which it was recorded. Each call copies its inputs into the
@@ -40,7 +40,7 @@ class Replayed:
         self._outputs: Any = None
 
     def __call__(self, fixed: Sequence[Any], *inputs: Tensor) -> Any:
-        """See `Recordable`."""
+        """See `Capturable`."""
         if self._graph is None or any(a is not b for a, b in zip(fixed, self._fixed, strict=True)):
             self._graph = self._record(tuple(fixed), inputs)
         for static, given in zip(self._inputs, inputs, strict=True):

@@ -7,61 +7,65 @@ from __future__ import annotations
 
 from typing import Any
 
-from ppo_bench.envs.base import Step
+from ppo_bench.envs.base import EnvStep
 from ppo_bench.mathematics import normalize
 from ppo_bench.mathematics.arrays import Array, Tree
-from ppo_bench.mathematics.normalize import Across
-from ppo_bench.runners.base import Problem
+from ppo_bench.mathematics.normalize import AllReduceMoments
+from ppo_bench.runners.base import TrainingSpec
 
-STEP_FLAGS = ("terminated", "truncated", "valid", "acts", "start", "episode_over")
-"""Names of a step's flags; `valid` is false where a step only reset its environment."""
+STEP_FLAGS = ("terminated", "truncated", "value_mask", "policy_mask", "episode_start", "episode_over")
+"""Names of a step's flags; `value_mask` is false where a step only reset its environment."""
 
 
-def after_step(xp: Any, problem: Problem, before: Tree, given: Step, across: Across) -> tuple[Tree, Array, Tree]:
+def after_step(
+    xp: Any, spec: TrainingSpec, before: Tree, given: EnvStep, all_reduce_moments: AllReduceMoments
+) -> tuple[Tree, Array, Tree]:
     """Arrays of the environments after a step that returned `given`; the step's rewards `[N]`, and its `STEP_FLAGS`.
 
     `before` are the arrays before the step. Statistics are float64, as on the host. In JAX it requires 64-bit types to
     be enabled.
     """
-    hp, done = problem.ppo, before["envs.done"]
-    valid, after, rewards = ~done, {**before, "envs.start": done}, given.reward
+    hp, done = spec.ppo, before["envs.done"]
+    value_mask, after, rewards = ~done, {**before, "envs.start": done}, given.reward
     if hp.norm_reward:
-        stats, returns, rewards = normalize.reward(
+        stats, returns, rewards = normalize.update_and_normalize_reward(
             xp,
-            normalize.stats_in(before, "normalize.return"),
+            normalize.select_stats(before, "normalize.return"),
             before["envs.discounted_returns"],
             xp.asarray(rewards, dtype=xp.float64),
-            xp.asarray(valid, dtype=xp.float64),
+            xp.asarray(value_mask, dtype=xp.float64),
             hp.gamma,
             hp.reward_clip,
-            across,
+            all_reduce_moments,
         )
-        after |= normalize.named_stats(stats, "normalize.return") | {"envs.discounted_returns": returns}
+        after |= normalize.stats_arrays(stats, "normalize.return") | {"envs.discounted_returns": returns}
     after["envs.done"] = given.terminated | given.truncated
-    after["envs.acts"] = xp.ones_like(done) if given.acts is None else given.acts
-    if given.legal is not None:
-        after["envs.legal"] = given.legal
-    after |= observed(xp, problem, after, given.obs, across)
+    after["envs.acts"] = xp.ones_like(done) if given.policy_mask is None else given.policy_mask
+    if given.action_mask is not None:
+        after["envs.legal"] = given.action_mask
+    after |= observed(xp, spec, after, given.obs, all_reduce_moments)
     flags = {
         "terminated": given.terminated,
         "truncated": given.truncated,
-        "valid": valid,
-        "acts": before["envs.acts"] & valid,
-        "start": before["envs.start"],
+        "value_mask": value_mask,
+        "policy_mask": before["envs.acts"] & value_mask,
+        "episode_start": before["envs.start"],
         "episode_over": given.episode_over,
     }
     return after, xp.asarray(rewards, dtype=xp.float32), flags
 
 
-def observed(xp: Any, problem: Problem, arrays: Tree, raw: Array, across: Across) -> dict[str, Array]:
+def observed(
+    xp: Any, spec: TrainingSpec, arrays: Tree, raw: Array, all_reduce_moments: AllReduceMoments
+) -> dict[str, Array]:
     """Observations in the network's layout, `envs.obs`; with `norm_obs` normalised, and with the updated statistics.
 
     `arrays` have the statistics before.
     """
-    seen: dict[str, Array] = {}
-    if problem.ppo.norm_obs:
-        stats = normalize.stats_in(arrays, "normalize.obs")
+    updated: dict[str, Array] = {}
+    if spec.ppo.norm_obs:
+        stats = normalize.select_stats(arrays, "normalize.obs")
         raw = xp.asarray(raw, dtype=xp.float64)
-        stats, raw = normalize.observe(xp, stats, raw, problem.ppo.obs_clip, across)
-        seen |= normalize.named_stats(stats, "normalize.obs")
-    return seen | {"envs.obs": problem.network.arrange(raw, xp)}
+        stats, raw = normalize.update_and_normalize_obs(xp, stats, raw, spec.ppo.obs_clip, all_reduce_moments)
+        updated |= normalize.stats_arrays(stats, "normalize.obs")
+    return updated | {"envs.obs": spec.network.arrange(raw, xp)}

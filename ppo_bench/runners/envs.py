@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from ppo_bench.envs.base import Seen
+from ppo_bench.envs.base import PolicyInput
 from ppo_bench.mathematics.arrays import Arrays, Tree
 from ppo_bench.runners.base import Episode
 
@@ -17,7 +17,7 @@ class Rollout(NamedTuple):
     """Result of a rollout, without what the policy stored."""
 
     flags: Tree
-    """Arrays for learning, `[T, N]` each: those that `Computation.flags` names, and possibly others."""
+    """Arrays for learning, `[T, N]` each: those that `UpdateFunctions.flags` names, and possibly others."""
     episodes: list[Episode]
     """Finished episodes, in the order of their ends."""
     masked_fraction: float
@@ -25,13 +25,13 @@ class Rollout(NamedTuple):
 
 
 class Envs(Protocol[State]):
-    """Environments of a problem, on the host or on the device, with normalisation. Methods take a state and return a
+    """Environments of a training, on the host or on the device, with normalisation. Methods take a state and return a
     new one; the old one must not be reused."""
 
-    def start(self, arrays: Arrays, seed: int, iteration: int) -> State:
+    def reset(self, arrays: Arrays, seed: int, iteration: int) -> State:
         """State after a reset of the environments by the key (seed, iteration); statistics are taken from `arrays`."""
 
-    def own(self, arrays: Arrays) -> State:
+    def load(self, arrays: Arrays) -> State:
         """State with the entries of `arrays` that belong to environments, which then replay a recording."""
 
     def export(self, state: State) -> Arrays:
@@ -43,7 +43,7 @@ class Envs(Protocol[State]):
     def close(self) -> None:
         """Close the environments."""
 
-    def seen(self, state: State) -> Seen:
+    def policy_input(self, state: State) -> PolicyInput:
         """Inputs of the policy for the next step."""
 
     def begin(self, state: State) -> tuple[State, Any]:

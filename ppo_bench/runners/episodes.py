@@ -10,22 +10,22 @@ import numpy as np
 
 from ppo_bench.runners.base import Episode
 
-NOTHING: Mapping[str, np.ndarray] = {}
+NO_INFO: Mapping[str, np.ndarray] = {}
 
 
-class Totals(NamedTuple):
+class EpisodeTotals(NamedTuple):
     """Return and length so far of each environment's current episode, `[N]` float64 and `[N]` int64."""
 
     returns: np.ndarray
     lengths: np.ndarray
 
 
-def no_totals(num_envs: int) -> Totals:
+def zero_totals(num_envs: int) -> EpisodeTotals:
     """Totals of `num_envs` environments that have just been reset: zeros."""
-    return Totals(np.zeros(num_envs), np.zeros(num_envs, np.int64))
+    return EpisodeTotals(np.zeros(num_envs), np.zeros(num_envs, np.int64))
 
 
-class Ended(NamedTuple):
+class FinishedEpisodes(NamedTuple):
     """Episodes that ended in a rollout; arrays `[E]`."""
 
     envs: np.ndarray
@@ -34,52 +34,52 @@ class Ended(NamedTuple):
     returns: np.ndarray
     lengths: np.ndarray
 
-    def sorted(self, order: np.ndarray) -> Ended:
+    def sorted(self, order: np.ndarray) -> FinishedEpisodes:
         """The same episodes in the `order` of these indices."""
-        return Ended(*(column[order] for column in self))
+        return FinishedEpisodes(*(column[order] for column in self))
 
 
-def fold_episodes(
-    totals: Totals,
+def accumulate_episodes(
+    totals: EpisodeTotals,
     raw_rewards: np.ndarray,
     episode_over: np.ndarray,
-    valid: np.ndarray,
-    told: Mapping[str, np.ndarray] = NOTHING,
-) -> tuple[Totals, list[Episode]]:
+    value_mask: np.ndarray,
+    episode_info: Mapping[str, np.ndarray] = NO_INFO,
+) -> tuple[EpisodeTotals, list[Episode]]:
     """Totals after a rollout, and its finished episodes in the order of their ends.
 
-    Arrays are `[T, N]`; see `folded`. `told` has the numbers that environments reported, by name, NaN where they
+    Arrays are `[T, N]`; see `accumulate_returns`. `episode_info` has the reported numbers, by name, NaN where they
     reported none.
     """
-    totals, ended = folded(totals, raw_rewards.T, episode_over.T, valid.T)
+    totals, ended = accumulate_returns(totals, raw_rewards.T, episode_over.T, value_mask.T)
     ended = ended.sorted(np.lexsort((ended.envs, ended.steps)))
-    episodes = episodes_of(ended, raw_rewards.shape[1])
-    for name, numbers in told.items():
+    episodes = to_episodes(ended, raw_rewards.shape[1])
+    for name, numbers in episode_info.items():
         at_end = zip(episodes, numbers[ended.steps, ended.envs].tolist(), strict=True)
-        episodes = [each._replace(told={**each.told, name: x}) if math.isfinite(x) else each for each, x in at_end]
+        episodes = [each._replace(info={**each.info, name: x}) if math.isfinite(x) else each for each, x in at_end]
     return totals, episodes
 
 
-def episodes_of(ended: Ended, num_envs: int) -> list[Episode]:
+def to_episodes(ended: FinishedEpisodes, num_envs: int) -> list[Episode]:
     """The episodes that ended in a rollout of `num_envs` environments, without what environments told."""
     columns = ((ended.steps + 1) * num_envs, ended.envs, ended.returns, ended.lengths)
     return list(map(Episode, *(column.tolist() for column in columns)))
 
 
-def folded(
-    totals: Totals, raw_rewards: np.ndarray, episode_over: np.ndarray, valid: np.ndarray
-) -> tuple[Totals, Ended]:
+def accumulate_returns(
+    totals: EpisodeTotals, raw_rewards: np.ndarray, episode_over: np.ndarray, value_mask: np.ndarray
+) -> tuple[EpisodeTotals, FinishedEpisodes]:
     """Totals after a rollout, and the episodes that ended in it, environment by environment in the order of their ends.
 
     Arguments are `[N, T]`: `raw_rewards` are not clipped or normalised, `episode_over` is true at the last step of an
-    episode, and `valid` is false where a step only resets its environment.
+    episode, and `value_mask` is false where a step only resets its environment.
     """
-    ends = episode_over & valid
+    ends = episode_over & value_mask
     begins = np.ones_like(ends)  # whether a part of an episode begins: with the rollout, or after an end
     begins[:, 1:] = ends[:, :-1]
     firsts = np.flatnonzero(begins)
     lasts = np.append(firsts[1:], begins.size) - 1
-    num_steps = valid.shape[1]
+    num_steps = value_mask.shape[1]
     envs, steps = np.divmod(lasts, num_steps)
     finished, goes_on = ends.reshape(-1)[lasts], firsts % num_steps == 0
 
@@ -91,7 +91,7 @@ def folded(
         left[envs[~finished]] = parts[~finished]
         return parts[finished], left
 
-    episode_returns, left_returns = sums(np.where(valid, raw_rewards, 0), totals.returns)
-    episode_lengths, left_lengths = sums(valid, totals.lengths)
-    ended = Ended(envs[finished], steps[finished], episode_returns, episode_lengths)
-    return Totals(left_returns, left_lengths), ended
+    episode_returns, left_returns = sums(np.where(value_mask, raw_rewards, 0), totals.returns)
+    episode_lengths, left_lengths = sums(value_mask, totals.lengths)
+    ended = FinishedEpisodes(envs[finished], steps[finished], episode_returns, episode_lengths)
+    return EpisodeTotals(left_returns, left_lengths), ended

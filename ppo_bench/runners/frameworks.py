@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.common.gpu_memory import share_gpu_memory
-from ppo_bench.common.launched import Launched
-from ppo_bench.common.progress import say
-from ppo_bench.common.values import NOT_TRAINED, younger
+from ppo_bench.common.progress import print_status
+from ppo_bench.common.rank_info import RankInfo
+from ppo_bench.common.values import NOT_HASHED, added_field
 from ppo_bench.envs.base import GraphEnv
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.networks.network import NetworkSpec
-from ppo_bench.runners.base import Peers, Policy, Problem
+from ppo_bench.runners.base import Policy, ProcessGroup, TrainingSpec
 from ppo_bench.runners.host import HostRunner
 from ppo_bench.runners.host_envs import HostEnvs
-from ppo_bench.tuning.cores import cores_here
+from ppo_bench.tuning.cores import num_available_cores
 from ppo_bench.tuning.idle_threads import let_idle_threads_sleep
 from ppo_bench.tuning.machine import cxx_compiler
 from ppo_bench.tuning.switches import ON, Tuning
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from ppo_bench.runners.torch import Compiler
 
 
-INSTEAD_OF_HOME = "outputs/.compiled"
+FALLBACK_CACHE_DIR = "outputs/.compiled"
 """Fallback folder for compiled programs, used if the configured one is not writable."""
-UNASKED_ADVICE = ("TensorFloat32 tensor cores for float32", r"\s*Online softmax is disabled")
+IGNORED_WARNINGS = ("TensorFloat32 tensor cores for float32", r"\s*Online softmax is disabled")
 """Beginnings of warnings of PyTorch's compiler on GPUs: one recommends TF32, on which `precision` decides; another, of
 torch 2.11, says how it compiled a softmax."""
 
@@ -51,7 +51,7 @@ class Torch:
     num_threads: int | None
     compiles: ClassVar[bool] = False
     _: KW_ONLY
-    deterministic: bool = younger(False)
+    deterministic: bool = added_field(False)
 
     def require(self) -> None:
         """Raise `ConfigError` if PyTorch is not installed or an option is out of range."""
@@ -59,50 +59,50 @@ class Torch:
         if self.num_threads is not None and self.num_threads < 1:
             raise ConfigError(f"framework.num_threads={self.num_threads}: must be at least 1, or null")
 
-    def begin(self, num_runs: int = 1, tuning: Tuning = ON, devices: int = 1) -> None:
-        """See `Framework.begin`."""
+    def configure_process(self, num_runs: int = 1, tuning: Tuning = ON, devices: int = 1) -> None:
+        """See `Framework.configure_process`."""
         if tuning.sleep_idle_threads:
             let_idle_threads_sleep()
         if self.deterministic:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS is initialised
 
-    def runner(self, problem: Problem) -> HostRunner:
-        """The runner for `problem`."""
+    def runner(self, spec: TrainingSpec) -> HostRunner:
+        """The runner for `spec`."""
         from ppo_bench.runners.torch import TorchLearner
-        from ppo_bench.runners.torch_device import compute_deterministically
+        from ppo_bench.runners.torch_device import use_deterministic_algorithms
 
         if self.deterministic:
-            compute_deterministically()
-        learner = TorchLearner(problem, self.num_threads, self.compiler(), self._cuda_graphs)
-        if not isinstance(problem.env, GraphEnv):
-            return HostRunner(problem, HostEnvs(problem), learner)
-        if problem.env.same_step:
+            use_deterministic_algorithms()
+        learner = TorchLearner(spec, self.num_threads, self.compiler(), self._cuda_graphs)
+        if not isinstance(spec.env, GraphEnv):
+            return HostRunner(spec, HostEnvs(spec), learner)
+        if spec.env.same_step:
             from ppo_bench.runners.same_step_envs import SameStepEnvs
 
-            stepped = SameStepEnvs(problem, learner)
-            return HostRunner(problem, stepped, learner, lambda steps: stepped.play)
-        from ppo_bench.runners.torch_envs import RecordedRollouts, TorchEnvs
+            stepped = SameStepEnvs(spec, learner)
+            return HostRunner(spec, stepped, learner, lambda steps: stepped.play)
+        from ppo_bench.runners.torch_envs import GraphedRollout, TorchEnvs
 
-        envs = TorchEnvs(problem, learner)
+        envs = TorchEnvs(spec, learner)
         return (
-            HostRunner(problem, envs, learner, RecordedRollouts)
-            if learner.replays
-            else HostRunner(problem, envs, learner)
+            HostRunner(spec, envs, learner, GraphedRollout)
+            if learner.uses_cuda_graphs
+            else HostRunner(spec, envs, learner)
         )
 
-    def join(self, told: Launched, timeout_seconds: float) -> Peers:
-        """See `Framework.join`."""
-        from ppo_bench.runners.torch_peers import TorchPeers
+    def init_process_group(self, rank_info: RankInfo, timeout_seconds: float) -> ProcessGroup:
+        """See `Framework.init_process_group`."""
+        from ppo_bench.runners.torch_process_group import TorchProcessGroup
 
-        return TorchPeers(told, timeout_seconds)
+        return TorchProcessGroup(rank_info, timeout_seconds)
 
-    def seeds_runner(self, problem: Problem, own: Sequence[Mapping[str, float]]) -> NoReturn:
+    def seeds_runner(self, spec: TrainingSpec, own: Sequence[Mapping[str, float]]) -> NoReturn:
         """Raise `ConfigError`: PyTorch has no `SeedsRunner`; see `Config.require`."""
         raise ConfigError(f"framework={self.name} trains one run at a time: use num_seeds=1 and no grid")
 
     def policy(self, network: NetworkSpec, arrays: Arrays, precision: str, device: str, tuning: Tuning = ON) -> Policy:
         """The policy whose parameters are in `arrays`."""
-        self.begin(tuning=tuning)
+        self.configure_process(tuning=tuning)
         from ppo_bench.runners.torch_policy import policy
 
         return policy(network, arrays, precision, device, self.num_threads, self.compiler)
@@ -123,7 +123,7 @@ class TorchCompile(Torch):
 
     mode: str
     cudagraphs: Any
-    compile_cache: str | None = field(metadata=NOT_TRAINED)
+    compile_cache: str | None = field(metadata=NOT_HASHED)
     compiles: ClassVar[bool] = True
 
     def require(self) -> None:
@@ -151,7 +151,7 @@ class TorchCompile(Torch):
         torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 1 << 16
         # Without this, graphs with a custom autograd function (networks/torch/recurrence.py) are not cached on disk.
         torch._functorch.config.autograd_cache_allow_custom_autograd_functions = True
-        for said in UNASKED_ADVICE:
+        for said in IGNORED_WARNINGS:
             warnings.filterwarnings("ignore", message=said, category=UserWarning)
         # Shapes never change, so none needs to be symbolic. With fullgraph a graph break is an error, not a slow path.
         return functools.partial(torch.compile, fullgraph=True, dynamic=False, mode=self.mode)
@@ -169,10 +169,10 @@ class Jax:
     process_per_device: ClassVar[bool] = False
     name: str
     iterations_per_call: int
-    compile_cache: str | None = field(metadata=NOT_TRAINED)
+    compile_cache: str | None = field(metadata=NOT_HASHED)
     compiles: ClassVar[bool] = True
     _: KW_ONLY
-    deterministic: bool = younger(False)
+    deterministic: bool = added_field(False)
 
     def require(self) -> None:
         """Raise `ConfigError` if JAX, flax or optax is not installed or an option is out of range."""
@@ -181,52 +181,52 @@ class Jax:
         if self.iterations_per_call < 1:
             raise ConfigError(f"framework.iterations_per_call={self.iterations_per_call}: must be at least 1")
 
-    def begin(self, num_runs: int = 1, tuning: Tuning = ON, devices: int = 1) -> None:
-        """See `Framework.begin`."""
+    def configure_process(self, num_runs: int = 1, tuning: Tuning = ON, devices: int = 1) -> None:
+        """See `Framework.configure_process`."""
         share_gpu_memory()
         if self.deterministic and "xla_gpu_deterministic_ops" not in os.environ.get("XLA_FLAGS", ""):
             os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_gpu_deterministic_ops=true".strip()
         if num_runs > 1:
-            _make_cores_devices(cores_here())
+            _set_num_cpu_devices(num_available_cores())
         elif devices > 1:
-            _make_cores_devices(devices)
+            _set_num_cpu_devices(devices)
 
-    def runner(self, problem: Problem) -> HostRunner | ProgramRunner:
-        """The runner for `problem`: if its environment is a `GraphEnv`, whole iterations are one program."""
-        self._keep_programs(problem)
+    def runner(self, spec: TrainingSpec) -> HostRunner | ProgramRunner:
+        """The runner for `spec`: if its environment is a `GraphEnv`, whole iterations are one program."""
+        self._enable_compilation_cache(spec)
         from ppo_bench.runners.jax import JaxLearner
         from ppo_bench.runners.program_runner import ProgramRunner
 
-        if isinstance(problem.env, GraphEnv):
-            return ProgramRunner(problem, problem.env, self.iterations_per_call)
-        return HostRunner(problem, HostEnvs(problem), JaxLearner(problem))
+        if isinstance(spec.env, GraphEnv):
+            return ProgramRunner(spec, spec.env, self.iterations_per_call)
+        return HostRunner(spec, HostEnvs(spec), JaxLearner(spec))
 
-    def join(self, told: Launched, timeout_seconds: float) -> Peers:
-        """See `Framework.join`."""
-        from ppo_bench.runners.jax_peers import JaxPeers
+    def init_process_group(self, rank_info: RankInfo, timeout_seconds: float) -> ProcessGroup:
+        """See `Framework.init_process_group`."""
+        from ppo_bench.runners.jax_process_group import JaxProcessGroup
 
-        return JaxPeers(told, timeout_seconds)
+        return JaxProcessGroup(rank_info, timeout_seconds)
 
-    def seeds_runner(self, problem: Problem, own: Sequence[Mapping[str, float]]) -> JaxSeedsRunner:
+    def seeds_runner(self, spec: TrainingSpec, own: Sequence[Mapping[str, float]]) -> JaxSeedsRunner:
         """See `Framework.seeds_runner`; the environments must be `vmappable`."""
-        self._keep_programs(problem)
+        self._enable_compilation_cache(spec)
         from ppo_bench.runners.jax_seeds import JaxSeedsRunner
 
-        assert isinstance(problem.env, GraphEnv)
-        return JaxSeedsRunner(problem, problem.env, self.iterations_per_call, own)
+        assert isinstance(spec.env, GraphEnv)
+        return JaxSeedsRunner(spec, spec.env, self.iterations_per_call, own)
 
-    def _keep_programs(self, problem: Problem) -> None:
+    def _enable_compilation_cache(self, spec: TrainingSpec) -> None:
         """Enable JAX's on-disk cache of compiled programs if it is configured and the programs are reusable."""
         import jax
 
-        lasting = not isinstance(problem.env, GraphEnv) or problem.env.programs_last
+        lasting = not isinstance(spec.env, GraphEnv) or spec.env.is_program_cacheable
         if lasting and (folder := _cache_folder(self.compile_cache, "jax")):
             jax.config.update("jax_compilation_cache_dir", folder)
             jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
     def policy(self, network: NetworkSpec, arrays: Arrays, precision: str, device: str, tuning: Tuning = ON) -> Policy:
         """The policy whose parameters are in `arrays`."""
-        self.begin(tuning=tuning)
+        self.configure_process(tuning=tuning)
         from ppo_bench.runners.jax_policy import policy
 
         return policy(network, arrays, precision, device, tuning)
@@ -235,19 +235,21 @@ class Jax:
 def _cache_folder(root: str | None, framework: str) -> str | None:
     """Cache folder under `root` for the compiled programs of `framework`; None if they are not cached.
 
-    If that folder is not writable, for example without a home directory, `INSTEAD_OF_HOME` replaces `root` and a
+    If that folder is not writable, for example without a home directory, `FALLBACK_CACHE_DIR` replaces `root` and a
     warning is printed.
     """
     if root is None:
         return None
-    folder, other = (Path(path).expanduser() / framework for path in (root, INSTEAD_OF_HOME))
-    if _can_be_written(folder):
+    folder, other = (Path(path).expanduser() / framework for path in (root, FALLBACK_CACHE_DIR))
+    if _is_writable(folder):
         return str(folder)
-    say(f"warning: {folder} cannot be written, compiled programs are kept in {other}; see framework.compile_cache")
-    return str(other.resolve()) if _can_be_written(other) else None
+    print_status(
+        f"warning: {folder} cannot be written, compiled programs are kept in {other}; see framework.compile_cache"
+    )
+    return str(other.resolve()) if _is_writable(other) else None
 
 
-def _can_be_written(folder: Path) -> bool:
+def _is_writable(folder: Path) -> bool:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
@@ -255,7 +257,7 @@ def _can_be_written(folder: Path) -> bool:
     return os.access(folder, os.W_OK)
 
 
-def _make_cores_devices(count: int) -> None:
+def _set_num_cpu_devices(count: int) -> None:
     """Split the CPU into `count` JAX devices, unless the user has configured their number."""
     import jax
 
@@ -265,4 +267,6 @@ def _make_cores_devices(count: int) -> None:
             jax.config.update("jax_num_cpu_devices", count)
         except RuntimeError:  # JAX is already initialised: its number of devices stays
             if jax.default_backend() == "cpu" and jax.device_count() < count:
-                say(f"warning: JAX has begun here with fewer than {count} CPU devices: another process is faster")
+                print_status(
+                    f"warning: JAX has begun here with fewer than {count} CPU devices: another process is faster"
+                )

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ppo_bench.algorithms.base import metrics_of
-from ppo_bench.mathematics.arrays import KEPT, Arrays, Kind, filled, of_kinds, restored
-from ppo_bench.runners.base import Episode, Metrics, Problem
-from ppo_bench.runners.declared import COUNTERS, declared_arrays, initial_arrays, of_zeros
+from ppo_bench.mathematics.arrays import PERSISTENT_ROLES, ArrayRole, Arrays, default_arrays, load_arrays, select_roles
+from ppo_bench.runners.array_specs import COUNTERS, array_specs, initial_arrays, zero_params
+from ppo_bench.runners.base import Episode, Metrics, TrainingSpec
 from ppo_bench.runners.envs import Envs, Rollout
 from ppo_bench.runners.learner import Learner
 
@@ -35,13 +35,13 @@ class HostRunner:
     """A `Runner`; see ppo_bench/runners/base.py."""
 
     def __init__(
-        self, problem: Problem, envs: Envs[Any], learner: Learner[Any], record: Callable[[Play], Play] | None = None
+        self, spec: TrainingSpec, envs: Envs[Any], learner: Learner[Any], record: Callable[[Play], Play] | None = None
     ) -> None:
         """`record` transforms the function that plays a rollout, for example to a CUDA graph."""
         self._play: Play = record(self._steps) if record else self._steps
-        self._problem, self._ppo = problem, problem.ppo
+        self._spec, self._ppo = spec, spec.ppo
         self._envs, self._learner = envs, learner
-        self._declared = declared_arrays(problem)
+        self._array_specs = array_specs(spec)
         self.execution = learner.execution
 
     # --- One iteration ------------------------------------------------------------------------------------------------
@@ -49,12 +49,12 @@ class HostRunner:
     def step(self, state: HostState) -> tuple[HostState, Metrics, list[Episode]]:
         """See `Runner.step`."""
         iteration = state.iteration + 1
-        learning_rate = self._ppo.learning_rate_of(iteration, self._problem.num_iterations)
+        learning_rate = self._ppo.learning_rate_of(iteration, self._spec.num_iterations)
         learner, envs, rollout = self._collect(state, iteration)
         learner, learnt = self._learner.update(learner, rollout.flags, state.seed, iteration, learning_rate)
         measured = {"learning_rate": learning_rate, "masked_fraction": rollout.masked_fraction, **learnt}
         metrics = {
-            metric.name: measured[metric.name] for metric in metrics_of(self._problem.algorithm, self._problem.network)
+            metric.name: measured[metric.name] for metric in metrics_of(self._spec.algorithm, self._spec.network)
         }
         return HostState(state.seed, iteration, learner, envs), metrics, rollout.episodes
 
@@ -64,7 +64,7 @@ class HostRunner:
         Returns the states of learner and environments, and the rollout's result.
         """
         learner = self._learner.begin(state.learner, state.seed, iteration)
-        with self._learner.acting():
+        with self._learner.acting_context():
             learner, envs, rollout = self._play(learner, state.envs)
         return learner, *self._envs.end(envs, rollout)
 
@@ -72,47 +72,47 @@ class HostRunner:
         """The states of learner and environments after the steps of a rollout, and what `Envs.end` takes."""
         envs, rollout = self._envs.begin(envs)
         for t in range(self._ppo.num_steps):
-            learner, actions = self._learner.act(learner, t, self._envs.seen(envs))
+            learner, actions = self._learner.act(learner, t, self._envs.policy_input(envs))
             envs, rollout = self._envs.step(envs, rollout, t, actions)
-        learner, _ = self._learner.act(learner, self._ppo.num_steps, self._envs.seen(envs))
+        learner, _ = self._learner.act(learner, self._ppo.num_steps, self._envs.policy_input(envs))
         return learner, envs, rollout
 
     # --- Initialising, exporting and restoring ------------------------------------------------------------------------
 
     def init(self, seed: int) -> HostState:
         """See `Runner.init`."""
-        begun, warm_up = initial_arrays(self._problem, seed), self._problem.algorithm.warm_up
-        if not warm_up:
-            return self.restore(begun)
-        zeros = of_zeros(self._problem)
-        state = self.restore(begun | zeros)
-        for iteration in range(-warm_up, 0):
+        initial, num_rollouts = initial_arrays(self._spec, seed), self._spec.algorithm.num_warmup_rollouts
+        if not num_rollouts:
+            return self.restore(initial)
+        zeros = zero_params(self._spec)
+        state = self.restore(initial | zeros)
+        for iteration in range(-num_rollouts, 0):
             learner, envs, rollout = self._collect(state, iteration)
-            state = HostState(seed, 0, self._learner.warmed(learner, rollout.flags), envs)
-        return self.restore(self.export(state) | {name: begun[name] for name in zeros})
+            state = HostState(seed, 0, self._learner.warmup(learner, rollout.flags), envs)
+        return self.restore(self.export(state) | {name: initial[name] for name in zeros})
 
     def export(self, state: HostState) -> Arrays:
         """See `Runner.export`."""
         counters = {"seed": np.array(state.seed), "iteration": np.array(state.iteration)}
         return self._learner.export(state.learner) | counters | self._envs.export(state.envs)
 
-    def restore(self, arrays: Arrays, carried: bool = False) -> HostState:
+    def restore(self, arrays: Arrays, restore_envs: bool = False) -> HostState:
         """See `Runner.restore`."""
-        state = restored(of_kinds(self._declared, *KEPT), arrays, whole=True)
+        state = load_arrays(select_roles(self._array_specs, *PERSISTENT_ROLES), arrays, strict=True)
         seed, iteration = (int(state[counter.name]) for counter in COUNTERS)
-        stands = of_kinds(self._declared, Kind.ENVIRONMENT)
-        state |= restored(stands, arrays) if carried else filled(stands)
+        env_specs = select_roles(self._array_specs, ArrayRole.ENVIRONMENT)
+        state |= load_arrays(env_specs, arrays) if restore_envs else default_arrays(env_specs)
         learner = self._learner.load(state)
-        envs = self._envs.own(state) if carried else self._envs.start(state, seed, iteration)
+        envs = self._envs.load(state) if restore_envs else self._envs.reset(state, seed, iteration)
         return HostState(seed, iteration, learner, envs)
 
-    def in_progress(self, state: HostState) -> np.ndarray:
-        """See `Runner.in_progress`."""
+    def episode_lengths(self, state: HostState) -> np.ndarray:
+        """See `Runner.episode_lengths`."""
         return self._envs.lengths(state.envs)
 
     def restart(self, state: HostState, iteration: int) -> HostState:
         """See `Runner.restart`. The network's carry resets in the next step, since `envs.start` is true everywhere."""
-        state.envs = self._envs.start(self._envs.export(state.envs), state.seed, iteration)
+        state.envs = self._envs.reset(self._envs.export(state.envs), state.seed, iteration)
         state.learner = self._learner.restart(state.learner)
         return state
 

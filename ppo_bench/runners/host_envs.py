@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from ppo_bench.common.errors import ConfigError, Failed
-from ppo_bench.envs.base import GraphEnv, Seen
-from ppo_bench.envs.float_range import FLOAT32_MAX, fits, out_of_range
+from ppo_bench.common.errors import ConfigError, RunError
+from ppo_bench.envs.base import GraphEnv, PolicyInput
+from ppo_bench.envs.float_range import FLOAT32_MAX, is_in_range, out_of_range
 from ppo_bench.mathematics import normalize
-from ppo_bench.mathematics.arrays import Arrays, filled
+from ppo_bench.mathematics.arrays import Arrays, default_arrays
 from ppo_bench.mathematics.normalize import Moments
-from ppo_bench.runners.base import Problem
-from ppo_bench.runners.declared import env_arrays, normalization_arrays
+from ppo_bench.runners.array_specs import STATE_NAMES, env_arrays, normalization_arrays
+from ppo_bench.runners.base import TrainingSpec
 from ppo_bench.runners.envs import Rollout
-from ppo_bench.runners.episodes import Totals, fold_episodes
+from ppo_bench.runners.episodes import EpisodeTotals, accumulate_episodes
 
 
-class PlainNumpy:
+class FastNumpy:
     """NumPy operations by direct calls of ufuncs, for the small arrays of every environment step.
 
     `np.sum` and `np.clip` spend most of their time in Python wrappers around the ufuncs (docs/performance.md). Results
@@ -41,47 +41,47 @@ class PlainNumpy:
 
 
 class HostEnvs:
-    """The environments of a problem. Their state is a dictionary with `env_arrays` and `normalization_arrays`."""
+    """The environments of a training. Their state is a dictionary with `env_arrays` and `normalization_arrays`."""
 
-    def __init__(self, problem: Problem) -> None:
-        if isinstance(problem.env, GraphEnv):
+    def __init__(self, spec: TrainingSpec) -> None:
+        if isinstance(spec.env, GraphEnv):
             raise ConfigError("these environments are stepped on the device, not on the host")
-        self._env, self._network, self._ppo = problem.env, problem.network, problem.ppo
-        self._num_envs, self._peers = problem.num_envs, problem.peers
-        self._seeds, self._first, self._across = problem.env_seeds, problem.first_env, problem.across
-        self._stands = env_arrays(problem)
-        self._statistics = normalization_arrays(problem.env.observation_space.shape)
-        self._all_act = np.ones(problem.num_envs, bool)
-        space = problem.env.observation_space
-        self._first_choices = np.cumsum([0, *problem.network.actions.choices[:-1]])
+        self._env, self._network, self._ppo = spec.env, spec.network, spec.ppo
+        self._num_envs, self._process_group = spec.num_envs, spec.process_group
+        self._seeds, self._first, self._all_reduce_moments = spec.env_seeds, spec.first_env, spec.all_reduce_moments
+        self._env_arrays = env_arrays(spec)
+        self._statistics = normalization_arrays(spec.env.observation_space.shape)
+        self._all_act = np.ones(spec.num_envs, bool)
+        space = spec.env.observation_space
+        self._first_choices = np.cumsum([0, *spec.network.actions.choices[:-1]])
         self._floats = space.dtype is not None and space.dtype.kind == "f"
-        self._action_bounds = problem.action_bounds
-        self._max_reward = problem.max_reward
+        self._action_bounds = spec.action_bounds
+        self._max_reward = spec.max_reward
 
     # --- Between rollouts ---------------------------------------------------------------------------------------------
 
-    def own(self, arrays: Arrays) -> Arrays:
+    def load(self, arrays: Arrays) -> Arrays:
         """The entries of `arrays` that are the state of the environments."""
-        return {array.name: arrays[array.name] for array in (*self._stands, *self._statistics)}
+        return {array.name: arrays[array.name] for array in (*self._env_arrays, *self._statistics)}
 
-    def start(self, arrays: Arrays, seed: int, iteration: int) -> Arrays:
+    def reset(self, arrays: Arrays, seed: int, iteration: int) -> Arrays:
         """State after a reset of the environments by the key (seed, iteration); statistics are taken from `arrays`."""
-        seen = self._env.reset(self._seeds(seed, iteration))
-        state = self.own(arrays | filled(self._stands))
-        state |= {f"envs.{name}": array for name, array in seen._asdict().items() if array is not None}
-        self._require_choice(seen.legal)
-        self._require_range(seen.obs)
-        state["envs.obs"] = self._observe(state, seen.obs)
+        policy_input = self._env.reset(self._seeds(seed, iteration))
+        state = self.load(arrays | default_arrays(self._env_arrays))
+        state |= {STATE_NAMES[name]: array for name, array in policy_input._asdict().items() if array is not None}
+        self._require_choice(policy_input.action_mask)
+        self._require_range(policy_input.obs)
+        state["envs.obs"] = self._observe(state, policy_input.obs)
         return state
 
-    def _require_choice(self, legal: np.ndarray | None) -> None:
-        """Raise `Failed` if `legal [N, A]` forbids all choices of an action's component in some environment."""
-        if legal is None:
+    def _require_choice(self, action_mask: np.ndarray | None) -> None:
+        """Raise `RunError` if `action_mask [N, A]` forbids all choices of an action's component in some environment."""
+        if action_mask is None:
             return
-        possible = np.logical_or.reduceat(legal, self._first_choices, axis=1).all(1)
+        possible = np.logical_or.reduceat(action_mask, self._first_choices, axis=1).all(1)
         if not possible.all():
             env = self._first + int(np.flatnonzero(~possible)[0])
-            raise Failed(f"environment {env} forbids every choice of an action")
+            raise RunError(f"environment {env} forbids every choice of an action")
 
     def _require_range(self, obs: np.ndarray) -> None:
         if not self._floats:
@@ -104,9 +104,9 @@ class HostEnvs:
 
     # --- A rollout ----------------------------------------------------------------------------------------------------
 
-    def seen(self, state: Arrays) -> Seen:
+    def policy_input(self, state: Arrays) -> PolicyInput:
         """Inputs of the policy for the next step."""
-        return Seen(state["envs.obs"], state["envs.acts"], state.get("envs.legal"), state["envs.start"])
+        return PolicyInput(state["envs.obs"], state["envs.acts"], state.get("envs.legal"), state["envs.start"])
 
     def begin(self, state: Arrays) -> tuple[Arrays, Arrays]:
         """The same state, and arrays `[T, N]` for a rollout, with the flags before its first step filled in."""
@@ -114,85 +114,93 @@ class HostEnvs:
         rollout: Arrays = {name: np.empty(shape, np.float32) for name in ("rewards", "raw_rewards")}
         rollout |= {name: np.empty(shape, bool) for name in ("terminated", "truncated", "episode_over")}
         # Flags of T + 1 observations: before each step and after the last.
-        rollout |= {name: np.empty((shape[0] + 1, shape[1]), bool) for name in ("done", "acts")}
-        rollout["done"][0], rollout["acts"][0] = state["envs.done"], state["envs.acts"]
-        rollout["start"] = state["envs.start"]
+        rollout |= {name: np.empty((shape[0] + 1, shape[1]), bool) for name in ("done", "policy_mask")}
+        rollout["done"][0], rollout["policy_mask"][0] = state["envs.done"], state["envs.acts"]
+        rollout["episode_start"] = state["envs.start"]
         return state, rollout
 
     def step(self, state: Arrays, rollout: Arrays, t: int, actions: np.ndarray) -> tuple[Arrays, Arrays]:
         """Step the environments, and write rewards and flags to row `t` of the rollout."""
         if self._action_bounds:
-            actions = self._action_bounds.within(PlainNumpy, actions)
+            actions = self._action_bounds.to_env_actions(FastNumpy, actions)
         step = self._env.step(actions)
-        self._note(rollout, t, getattr(self._env, "told", {}))
+        self._note(rollout, t, getattr(self._env, "episode_info", {}))
         rollout["rewards"][t], rollout["raw_rewards"][t] = step.reward, step.raw_reward
         rollout["terminated"][t], rollout["truncated"][t] = step.terminated, step.truncated
         rollout["episode_over"][t] = step.episode_over
         rollout["done"][t + 1] = done = step.terminated | step.truncated
-        rollout["acts"][t + 1] = state["envs.acts"] = self._all_act if step.acts is None else step.acts
-        if step.legal is not None:
-            self._require_choice(step.legal)
-            state["envs.legal"] = step.legal
+        rollout["policy_mask"][t + 1] = state["envs.acts"] = (
+            self._all_act if step.policy_mask is None else step.policy_mask
+        )
+        if step.action_mask is not None:
+            self._require_choice(step.action_mask)
+            state["envs.legal"] = step.action_mask
         state["envs.start"], state["envs.done"] = state["envs.done"], done
         self._require_range(step.obs)
         state["envs.obs"] = self._observe(state, step.obs)
         return state, rollout
 
-    def _note(self, rollout: Arrays, t: int, told: Mapping[str, np.ndarray]) -> None:
+    def _note(self, rollout: Arrays, t: int, episode_info: Mapping[str, np.ndarray]) -> None:
         """Write numbers that the environments reported in step `t` to the rollout; NaN in steps without a report."""
-        for name, numbers in told.items():
+        for name, numbers in episode_info.items():
             if numbers.shape != (self._num_envs,):
-                raise Failed(f"info[{name!r}] is not one number for each environment: leave it out of env.info")
+                raise RunError(f"info[{name!r}] is not one number for each environment: leave it out of env.info")
             if f"info.{name}" not in rollout:
                 rollout[f"info.{name}"] = np.full(rollout["rewards"].shape, np.nan)
             rollout[f"info.{name}"][t] = numbers
 
     def end(self, state: Arrays, rollout: Arrays) -> tuple[Arrays, Rollout]:
         """State after a rollout, and its result."""
-        rewards, raw_rewards, valid = rollout["rewards"], rollout["raw_rewards"], ~rollout["done"][:-1]
+        rewards, raw_rewards, value_mask = rollout["rewards"], rollout["raw_rewards"], ~rollout["done"][:-1]
         for given, limit in ((raw_rewards, FLOAT32_MAX), (rewards, self._max_reward)):
-            if not fits(given, limit):
+            if not is_in_range(given, limit):
                 raise out_of_range("a reward", given.T, self._first, limit)
         if self._ppo.norm_reward:
-            rewards = self._normalized_rewards(state, rewards, valid)
-        totals = Totals(state["envs.returns"], state["envs.lengths"])
-        told = {name.removeprefix("info."): array for name, array in rollout.items() if name.startswith("info.")}
-        totals, episodes = fold_episodes(totals, raw_rewards, rollout["episode_over"], valid, told)
+            rewards = self._normalized_rewards(state, rewards, value_mask)
+        totals = EpisodeTotals(state["envs.returns"], state["envs.lengths"])
+        episode_info = {
+            name.removeprefix("info."): array for name, array in rollout.items() if name.startswith("info.")
+        }
+        totals, episodes = accumulate_episodes(totals, raw_rewards, rollout["episode_over"], value_mask, episode_info)
         state["envs.returns"], state["envs.lengths"] = totals
         flags = {
             "rewards": rewards,
             "terminated": rollout["terminated"],
             "truncated": rollout["truncated"],
-            "valid": valid,
-            "acts": rollout["acts"][:-1] & valid,
-            "start": np.concatenate([rollout["start"][None], ~valid[:-1]]),
+            "value_mask": value_mask,
+            "policy_mask": rollout["policy_mask"][:-1] & value_mask,
+            "episode_start": np.concatenate([rollout["episode_start"][None], ~value_mask[:-1]]),
         }
-        return state, Rollout(flags, episodes, 1.0 - float(np.mean(valid)))
+        return state, Rollout(flags, episodes, 1.0 - float(np.mean(value_mask)))
 
     def _observe(self, state: Arrays, raw: np.ndarray) -> np.ndarray:
         """Observations in the network's layout; with `norm_obs`, updates the statistics in `state` and normalises."""
         if self._ppo.norm_obs:
-            stats, raw = normalize.stats_in(state, "normalize.obs"), raw.astype(np.float64, copy=False)
-            stats, raw = normalize.observe(PlainNumpy, stats, raw, self._ppo.obs_clip, self._across)
-            state |= normalize.named_stats(stats, "normalize.obs")
+            stats, raw = normalize.select_stats(state, "normalize.obs"), raw.astype(np.float64, copy=False)
+            stats, raw = normalize.update_and_normalize_obs(
+                FastNumpy, stats, raw, self._ppo.obs_clip, self._all_reduce_moments
+            )
+            state |= normalize.stats_arrays(stats, "normalize.obs")
         return self._network.arrange(raw)
 
-    def _normalized_rewards(self, state: Arrays, rewards: np.ndarray, valid: np.ndarray) -> np.ndarray:
+    def _normalized_rewards(self, state: Arrays, rewards: np.ndarray, value_mask: np.ndarray) -> np.ndarray:
         """Rewards `[T, N]` float32, divided by the standard deviation of discounted returns up to each step, clipped.
 
         Updates the statistics and the discounted returns in `state`.
         """
-        stats, returns = normalize.stats_in(state, "normalize.return"), state["envs.discounted_returns"]
-        mask, normalized, hp = valid.astype(np.float64), np.empty_like(rewards), self._ppo
-        seen = []
+        stats, returns = normalize.select_stats(state, "normalize.return"), state["envs.discounted_returns"]
+        mask, normalized, hp = value_mask.astype(np.float64), np.empty_like(rewards), self._ppo
+        step_moments = []
         for t, row in enumerate(rewards):
-            returns = normalize.discounted_returns(PlainNumpy, returns, row, mask[t], hp.gamma)
-            seen.append(normalize.moments(PlainNumpy, returns, mask[t]))
-        if self._peers:  # one collective operation for all steps
-            columns = self._across(Moments(*(np.array(column) for column in zip(*seen, strict=True))))
-            seen = [Moments(*of_step) for of_step in zip(*columns, strict=True)]
+            returns = normalize.discounted_returns(FastNumpy, returns, row, mask[t], hp.gamma)
+            step_moments.append(normalize.moments(FastNumpy, returns, mask[t]))
+        if self._process_group:  # one collective operation for all steps
+            columns = self._all_reduce_moments(
+                Moments(*(np.array(column) for column in zip(*step_moments, strict=True)))
+            )
+            step_moments = [Moments(*of_step) for of_step in zip(*columns, strict=True)]
         for t, row in enumerate(rewards):
-            stats = normalize.merge(stats, seen[t])
-            normalized[t] = normalize.normalize_rewards(PlainNumpy, stats, row, hp.reward_clip)
-        state |= normalize.named_stats(stats, "normalize.return") | {"envs.discounted_returns": returns}
+            stats = normalize.merge(stats, step_moments[t])
+            normalized[t] = normalize.normalize_rewards(FastNumpy, stats, row, hp.reward_clip)
+        state |= normalize.stats_arrays(stats, "normalize.return") | {"envs.discounted_returns": returns}
         return normalized

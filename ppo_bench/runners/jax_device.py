@@ -9,8 +9,8 @@ import jax
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.mathematics.parts import WHOLE, Part
 from ppo_bench.mathematics.precision import NO_TF32, Precision
+from ppo_bench.mathematics.shards import SINGLE_SHARD, Shard
 from ppo_bench.tuning.machine import has_nvidia_gpu
 
 
@@ -37,16 +37,16 @@ def _matmul_precision(precision: Precision) -> str:
     return "default" if precision.tf32 else "highest"
 
 
-def pick_devices(device: str, precision: Precision, count: int, part: Part = WHOLE) -> list[jax.Device]:
-    """`count` devices of the platform that `device` names, an equal number of each of `part.count` processes.
+def pick_devices(device: str, precision: Precision, count: int, shard: Shard = SINGLE_SHARD) -> list[jax.Device]:
+    """`count` devices of the platform that `device` names, an equal number of each of `shard.count` processes.
 
     Raises `ConfigError` if there are fewer.
     """
     first = pick_device(device, precision)
     if count == 1:
         return [first]
-    there, each = jax.devices(first.platform), count // part.count
-    of_processes = [[one for one in there if one.process_index == process] for process in range(part.count)]
+    there, each = jax.devices(first.platform), count // shard.count
+    of_processes = [[one for one in there if one.process_index == process] for process in range(shard.count)]
     fewest = min(of_processes, key=len)
     if len(fewest) < each:
         raise ConfigError(f"devices={count}: JAX sees {', '.join(map(str, fewest))}; use at most {len(fewest)}")
@@ -59,11 +59,11 @@ def pick_device(device: str, precision: Precision) -> jax.Device:
     Raises `ConfigError` if it does not exist or does not support `precision`.
     """
     try:
-        seen = jax.local_devices()
+        local_devices = jax.local_devices()
     except (RuntimeError, AssertionError) as error:  # can happen even if no GPU is requested
         reason = (str(error) or "it finds nothing to run on").splitlines()[0]
         raise ConfigError(f"device={device}: JAX cannot begin ({reason}): JAX_PLATFORMS=cpu leaves out GPUs") from error
-    if device == "auto" and has_nvidia_gpu() and seen[0].platform == "cpu":
+    if device == "auto" and has_nvidia_gpu() and local_devices[0].platform == "cpu":
         raise ConfigError(
             "device=auto: this machine has an NVIDIA GPU and JAX sees none: pip install 'ppo-bench[jax-cuda]', "
             "or use device=cpu"
@@ -72,7 +72,7 @@ def pick_device(device: str, precision: Precision) -> jax.Device:
     try:
         picked = jax.local_devices(backend=None if device == "auto" else platform)[int(index or 0)]
     except (RuntimeError, IndexError) as error:
-        raise ConfigError(f"device={device}: JAX sees {', '.join(map(str, seen))}; use device=cpu") from error
+        raise ConfigError(f"device={device}: JAX sees {', '.join(map(str, local_devices))}; use device=cpu") from error
     if precision.tf32 and (picked.platform != "gpu" or float(picked.compute_capability) < 8.0):
         raise ConfigError(NO_TF32)
     return picked

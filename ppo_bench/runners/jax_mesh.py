@@ -12,23 +12,23 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
 from ppo_bench.envs.base import DEVICES
-from ppo_bench.mathematics.arrays import Declared
+from ppo_bench.mathematics.arrays import ArraySpec
 
-SAME = Spec()
+REPLICATED = Spec()
 """Spec of an array that is replicated on every device."""
 
 
-def along(axis: int | None) -> Spec:
-    """Spec of an array that is divided among the devices along `axis`; `SAME` if `axis` is None."""
-    return SAME if axis is None else Spec(*(None,) * axis, DEVICES)
+def sharded_along(axis: int | None) -> Spec:
+    """Spec of an array that is divided among the devices along `axis`; `REPLICATED` if `axis` is None."""
+    return REPLICATED if axis is None else Spec(*(None,) * axis, DEVICES)
 
 
-def specs_of(declared: Iterable[Declared]) -> dict[str, Spec]:
+def specs_of(declared: Iterable[ArraySpec]) -> dict[str, Spec]:
     """Specs of declared arrays, by name: divided along the axis of environments, or replicated without one."""
-    return {array.name: along(array.env_axis) for array in declared}
+    return {array.name: sharded_along(array.env_axis) for array in declared}
 
 
-class Devices:
+class DeviceMesh:
     """One or more devices, among which the environments are divided; those of other processes are among them.
 
     Arrays on the host are of this process's environments.
@@ -37,7 +37,7 @@ class Devices:
     def __init__(self, devices: Sequence[jax.Device]) -> None:
         own = [device for device in devices if device.process_index == jax.process_index()]
         self.first, self.count = own[0], len(devices)
-        self._all_own = len(own) == len(devices)
+        self._is_single_process = len(own) == len(devices)
         self._mesh = Mesh(np.array(devices), (DEVICES,))
 
     @property
@@ -54,21 +54,21 @@ class Devices:
 
         Gloo would do so in the first program with a sum, and wait 30 seconds; one process may compile for longer.
         """
-        if not self._all_own:
-            program = self.program(lambda: jax.lax.psum(jax.lax.axis_index(DEVICES), DEVICES), (), SAME)
+        if not self._is_single_process:
+            program = self.jit(lambda: jax.lax.psum(jax.lax.axis_index(DEVICES), DEVICES), (), REPLICATED)
             jax.block_until_ready(program())
 
     def put(self, tree: Any, specs: Any) -> Any:
         """`tree` on the devices, laid out by `specs`; a spec may apply to a whole subtree."""
-        if self._all_own:
+        if self._is_single_process:
             return jax.device_put(tree, self.first if self.count == 1 else self._shardings(specs))
         return jax.tree.map(
             lambda sharding, own: jax.tree.map(functools.partial(_placed, sharding), own), self._shardings(specs), tree
         )
 
-    def own(self, array: jax.Array) -> np.ndarray:
+    def local_array(self, array: jax.Array) -> np.ndarray:
         """This process's part of an array on the devices, on the host."""
-        if self._all_own or array.is_fully_replicated:
+        if self._is_single_process or array.is_fully_replicated:
             return np.asarray(array)
         axis = next(axis for axis, name in enumerate(array.sharding.spec) if name is not None)  # type: ignore[attr-defined]
         shards = sorted(array.addressable_shards, key=lambda shard: shard.index[axis].start)
@@ -76,9 +76,9 @@ class Devices:
 
     def fetch(self, tree: Any) -> Any:
         """This process's part of every array of `tree`, on the host."""
-        return jax.device_get(tree) if self._all_own else jax.tree.map(self.own, tree)
+        return jax.device_get(tree) if self._is_single_process else jax.tree.map(self.local_array, tree)
 
-    def program(self, function: Callable[..., Any], inputs: tuple[Any, ...], outputs: Any, donated: Any = ()) -> Any:
+    def jit(self, function: Callable[..., Any], inputs: tuple[Any, ...], outputs: Any, donated: Any = ()) -> Any:
         """Compiled `function`. Each device calls it with its parts of the arguments; `inputs` and `outputs` are specs.
 
         Host arrays should be put on the devices by `put` first. Otherwise each device receives the whole array.

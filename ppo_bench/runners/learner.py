@@ -6,39 +6,40 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
-from ppo_bench.envs.base import Seen
+from ppo_bench.envs.base import PolicyInput
 from ppo_bench.mathematics.arrays import Array, Arrays, Tree
 
 State = TypeVar("State")
 
 
 class Learner(Protocol[State]):
-    """A framework's network, algorithm and optimiser. Methods take a state, which includes the rollout memory, and
+    """A framework's network, algorithm and optimiser. Methods take a state, which includes the rollout buffer, and
     return a new one; the old one must not be reused."""
 
     execution: Mapping[str, object]
     """Execution settings, which are recorded with every run: device, threads, precision flags."""
 
     def load(self, arrays: Arrays) -> State:
-        """State from a dictionary that has `learner_arrays` and `carry_arrays` (`ppo_bench/runners/declared.py`)."""
+        """State from a dictionary that has `learner_arrays` and `carry_arrays` (`ppo_bench/runners/array_specs.py`)."""
 
     def export(self, state: State) -> Arrays:
         """Copies of `learner_arrays` and `carry_arrays`, by name."""
 
-    def acting(self) -> AbstractContextManager[object]:
+    def acting_context(self) -> AbstractContextManager[object]:
         """Context manager within which a rollout's calls of `act` are made."""
 
     def begin(self, state: State, seed: int, iteration: int) -> State:
         """State for the first step of an iteration, with the iteration's action noise drawn."""
 
-    def act(self, state: State, t: int, seen: Seen) -> tuple[State, Array]:
-        """Actions `[N]` or `[N, A]` for the inputs `seen`, where the environments are; both are kept in row `t`.
+    def act(self, state: State, t: int, policy_input: PolicyInput) -> tuple[State, Array]:
+        """Actions `[N]` or `[N, A]` for the inputs `policy_input`, where the environments are; both are kept in row
+        `t`.
 
         A last call with `t = num_steps` evaluates the final observations: its actions are unused, and the carry is not
         advanced.
         """
 
-    def warmed(self, state: State, flags: Tree) -> State:
+    def warmup(self, state: State, flags: Tree) -> State:
         """State with the algorithm's statistics updated by a warm-up rollout; nothing else learns from it."""
 
     def restart(self, state: State) -> State:
@@ -49,6 +50,6 @@ class Learner(Protocol[State]):
     ) -> tuple[State, dict[str, float]]:
         """Learn from the rollout: compute the targets, and run all epochs and minibatches. Returns metrics by name.
 
-        `flags` are the arrays named by `Computation.flags`, `[T, N]` each. Metrics are those of the targets, means over
-        minibatches of losses and of `gradient_norm`, and `learning_rate`, if the algorithm adapts it.
+        `flags` are the arrays named by `UpdateFunctions.flags`, `[T, N]` each. Metrics are those of the targets, means
+        over minibatches of losses and of `gradient_norm`, and `learning_rate`, if the algorithm adapts it.
         """

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ppo_bench.envs.base import EnvStep, Seen
+from ppo_bench.envs.base import PolicyInput, StepFunction
 from ppo_bench.mathematics.arrays import Tree
 from ppo_bench.runners.env_steps import STEP_FLAGS, after_step
-from ppo_bench.runners.jax_learning import Learning, TrainState
-from ppo_bench.runners.jax_mesh import SAME, along
+from ppo_bench.runners.jax_functions import JaxFunctions, TrainState
+from ppo_bench.runners.jax_mesh import REPLICATED, sharded_along
 
 
 class Envs(NamedTuple):
@@ -27,32 +27,32 @@ class Envs(NamedTuple):
     """Carry (recurrent state) of the network, `[N, ...]`."""
 
 
-class Played(NamedTuple):
+class RolloutRewards(NamedTuple):
     """Arrays from which the host computes episode returns and lengths, `[N, T]`: rewards float32, flags bool."""
 
     raw_rewards: jax.Array
     episode_over: jax.Array
-    valid: jax.Array
+    value_mask: jax.Array
     """Flag that is false where a step only reset its environment."""
 
 
-Iterate = Callable[..., tuple[TrainState, Envs, Played, dict[str, jax.Array]]]
-"""Compiled `iterate` of some environments: takes `(learnt, envs, seed, hyperparameters, iteration)`.
+Iterate = Callable[..., tuple[TrainState, Envs, RolloutRewards, dict[str, jax.Array]]]
+"""Compiled `iterate` of some environments: takes `(train_state, envs, seed, hyperparameters, iteration)`.
 
 The last three are scalars, `hyperparameters` a dictionary of them; iterations count from 1.
 """
 
 
-def compiled(learning: Learning, env_step: EnvStep, envs: Envs) -> Iterate:
+def compiled(functions: JaxFunctions, env_step: StepFunction, envs: Envs) -> Iterate:
     """Compiled iteration of environments with the step function `env_step` and the structure of `envs`.
 
-    It donates the buffers of its arguments `learnt` and `envs`.
+    It donates the buffers of its arguments `train_state` and `envs`.
     """
-    changed = learning.specs, specs_of_envs(envs)
-    program: Iterate = learning.devices.program(
-        functools.partial(iterate, learning, env_step),
-        (*changed, SAME, SAME, SAME),
-        (*changed, along(0), SAME),
+    changed = functions.specs, specs_of_envs(envs)
+    program: Iterate = functions.devices.jit(
+        functools.partial(iterate, functions, env_step),
+        (*changed, REPLICATED, REPLICATED, REPLICATED),
+        (*changed, sharded_along(0), REPLICATED),
         donated=(0, 1),
     )
     return program
@@ -60,57 +60,57 @@ def compiled(learning: Learning, env_step: EnvStep, envs: Envs) -> Iterate:
 
 def specs_of_envs(envs: Envs) -> Any:
     """Sharding specs of `envs`: environments in equal parts, running statistics replicated."""
-    arrays = {name: SAME if name.startswith("normalize.") else along(0) for name in envs.arrays}
-    return Envs(along(0), arrays, along(0))  # type: ignore[arg-type]
+    arrays = {name: REPLICATED if name.startswith("normalize.") else sharded_along(0) for name in envs.arrays}
+    return Envs(sharded_along(0), arrays, sharded_along(0))  # type: ignore[arg-type]
 
 
 def iterate(
-    learning: Learning,
-    env_step: EnvStep,
-    learnt: TrainState,
+    functions: JaxFunctions,
+    env_step: StepFunction,
+    train_state: TrainState,
     envs: Envs,
     seed: jax.Array,
     hyperparameters: Tree,
     iteration: jax.Array,
-) -> tuple[TrainState, Envs, Played, Tree]:
+) -> tuple[TrainState, Envs, RolloutRewards, Tree]:
     """Run an iteration; the returned metrics are all but `learning_rate` and `masked_fraction`.
 
     `hyperparameters` are those that are arguments of the program: the learning rate of this iteration, and others.
     """
-    learning = learning.with_hyperparameters(hyperparameters)
-    noise = learning.action_noise(seed, iteration)
-    envs, memory, flags, played = _collect(learning, env_step, learnt.arrays, envs, noise)
-    learnt, batch, measured = learning.targets(learnt, memory, flags, seed, iteration)
-    learnt, losses = learning.update(learnt, batch, seed, iteration, hyperparameters["learning_rate"])
-    return learnt, envs, played, {**losses, **measured}
+    functions = functions.with_hyperparameters(hyperparameters)
+    noise = functions.action_noise(seed, iteration)
+    envs, buffer, flags, rollout_rewards = _collect(functions, env_step, train_state.arrays, envs, noise)
+    train_state, batch, measured = functions.targets(train_state, buffer, flags, seed, iteration)
+    train_state, losses = functions.update(train_state, batch, seed, iteration, hyperparameters["learning_rate"])
+    return train_state, envs, rollout_rewards, {**losses, **measured}
 
 
 def _collect(
-    learning: Learning, env_step: EnvStep, arrays: Tree, envs: Envs, noise: jax.Array
-) -> tuple[Envs, Tree, Tree, Played]:
+    functions: JaxFunctions, env_step: StepFunction, arrays: Tree, envs: Envs, noise: jax.Array
+) -> tuple[Envs, Tree, Tree, RolloutRewards]:
     """Run a rollout of `num_steps` steps, and the policy on its final observations.
 
     `arrays` are the policy's.
     """
-    bounds, across = learning.problem.action_bounds, learning.computation.ops.across
+    bounds, all_reduce_moments = functions.spec.action_bounds, functions.update_functions.ops.all_reduce_moments
 
-    def step(carried: tuple[Envs, Tree], t: jax.Array) -> tuple[tuple[Envs, Tree], Any]:
-        envs, memory = carried
-        memory, carry, actions = learning.act(arrays, memory, envs.carry, noise, t, _seen(learning, envs))
-        state, given = env_step(envs.state, bounds.within(jnp, actions) if bounds else actions)
+    def step(state: tuple[Envs, Tree], t: jax.Array) -> tuple[tuple[Envs, Tree], Any]:
+        envs, buffer = state
+        buffer, carry, actions = functions.act(arrays, buffer, envs.carry, noise, t, _policy_input(functions, envs))
+        env_state, given = env_step(envs.state, bounds.to_env_actions(jnp, actions) if bounds else actions)
         with jax.enable_x64(True):  # statistics are float64
-            stood, reward, flags = after_step(jnp, learning.problem, envs.arrays, given, across)
-        return (Envs(state, stood, carry), memory), (reward, given.raw_reward, _packed(flags))
+            env_arrays, reward, flags = after_step(jnp, functions.spec, envs.arrays, given, all_reduce_moments)
+        return (Envs(env_state, env_arrays, carry), buffer), (reward, given.raw_reward, _packed(flags))
 
-    memory = learning.remember(learning.allocate(), envs.carry)
-    steps = jnp.arange(learning.ppo.num_steps, dtype=jnp.int32)
-    unroll = learning.steps_at_once
-    (envs, memory), (rewards, raw_rewards, packed) = jax.lax.scan(step, (envs, memory), steps, unroll=unroll)
+    buffer = functions.store_initial_carry(functions.allocate(), envs.carry)
+    steps = jnp.arange(functions.ppo.num_steps, dtype=jnp.int32)
+    unroll = functions.rollout_unroll
+    (envs, buffer), (rewards, raw_rewards, packed) = jax.lax.scan(step, (envs, buffer), steps, unroll=unroll)
     flags = {"rewards": rewards, **_unpacked(packed)}
-    last = jnp.int32(learning.ppo.num_steps)
-    memory, _, _ = learning.act(arrays, memory, envs.carry, noise, last, _seen(learning, envs))
-    envs = envs._replace(carry=learning.carried(memory, envs.carry))
-    return envs, memory, flags, Played(raw_rewards.T, flags["episode_over"].T, flags["valid"].T)
+    last = jnp.int32(functions.ppo.num_steps)
+    buffer, _, _ = functions.act(arrays, buffer, envs.carry, noise, last, _policy_input(functions, envs))
+    envs = envs._replace(carry=functions.carry_after_rollout(buffer, envs.carry))
+    return envs, buffer, flags, RolloutRewards(raw_rewards.T, flags["episode_over"].T, flags["value_mask"].T)
 
 
 def _packed(flags: Tree) -> jax.Array:
@@ -123,21 +123,26 @@ def _unpacked(packed: jax.Array) -> Tree:
     return {name: (packed & (1 << k)).astype(bool) for k, name in enumerate(STEP_FLAGS)}
 
 
-def warmed(
-    learning: Learning, env_step: EnvStep, learnt: TrainState, envs: Envs, seed: jax.Array, iterations: jax.Array
+def run_warmup(
+    functions: JaxFunctions,
+    env_step: StepFunction,
+    train_state: TrainState,
+    envs: Envs,
+    seed: jax.Array,
+    iterations: jax.Array,
 ) -> tuple[TrainState, Envs]:
     """State after K warm-up rollouts, which update only statistics; `iterations [K]` are the keys of their noise."""
 
-    def rollout(carried: tuple[TrainState, Envs], iteration: jax.Array) -> tuple[tuple[TrainState, Envs], None]:
-        learnt, envs = carried
-        noise = learning.action_noise(seed, iteration)
-        envs, memory, flags, _ = _collect(learning, env_step, learnt.arrays, envs, noise)
-        return (learning.warmed(learnt, memory, flags), envs), None
+    def rollout(state: tuple[TrainState, Envs], iteration: jax.Array) -> tuple[tuple[TrainState, Envs], None]:
+        train_state, envs = state
+        noise = functions.action_noise(seed, iteration)
+        envs, buffer, flags, _ = _collect(functions, env_step, train_state.arrays, envs, noise)
+        return (functions.warmup(train_state, buffer, flags), envs), None
 
-    return jax.lax.scan(rollout, (learnt, envs), iterations)[0]
+    return jax.lax.scan(rollout, (train_state, envs), iterations)[0]
 
 
-def _seen(learning: Learning, envs: Envs) -> Seen:
-    """Inputs of the policy for the next step; `start` is present only for a recurrent network."""
-    start = envs.arrays["envs.start"] if learning.network.carry else None
-    return Seen(envs.arrays["envs.obs"], legal=envs.arrays.get("envs.legal"), start=start)
+def _policy_input(functions: JaxFunctions, envs: Envs) -> PolicyInput:
+    """Inputs of the policy for the next step; `episode_start` is present only for a recurrent network."""
+    episode_start = envs.arrays["envs.start"] if functions.network.carry else None
+    return PolicyInput(envs.arrays["envs.obs"], action_mask=envs.arrays.get("envs.legal"), episode_start=episode_start)

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ppo_bench.common.errors import ConfigError, Failed
-from ppo_bench.envs.base import EnvStep, Step
+from ppo_bench.common.errors import ConfigError, RunError
+from ppo_bench.envs.base import EnvStep, StepFunction
 from ppo_bench.mathematics import normalize
 from ppo_bench.mathematics.arrays import Arrays
-from ppo_bench.mathematics.normalize import Across
-from ppo_bench.runners.base import Problem
+from ppo_bench.mathematics.normalize import AllReduceMoments
+from ppo_bench.runners.base import TrainingSpec
 from ppo_bench.runners.env_steps import STEP_FLAGS, after_step
 from ppo_bench.runners.envs import Rollout
 from ppo_bench.runners.torch import TorchLearner
@@ -28,33 +28,33 @@ from ppo_bench.runners.torch_envs import Tensors, TorchEnvs, TorchEnvState, boun
 class SameStepEnvs(TorchEnvs):
     """`TorchEnvs` with same-step autoreset. Their own step is neither compiled nor recorded."""
 
-    def __init__(self, problem: Problem, learner: TorchLearner) -> None:
-        super().__init__(problem, learner)
-        if len(problem.algorithm.streams) > 1:
+    def __init__(self, spec: TrainingSpec, learner: TorchLearner) -> None:
+        super().__init__(spec, learner)
+        if len(spec.algorithm.streams) > 1:
             raise ConfigError(
-                f"algorithm={problem.algorithm.name} has rewards that go on after an episode's end, which "
+                f"algorithm={spec.algorithm.name} has rewards that go on after an episode's end, which "
                 "environments with same-step autoreset cannot have: use algorithm=ppo or another backend"
             )
-        if problem.devices > 1:
-            raise ConfigError(f"devices={problem.devices}: backend=tensors has one seed for all environments: use 1")
-        self._bounds = bounds_on(learner.device, problem.action_bounds)
-        self._normalized = learner.compiled(functools.partial(_normalized, problem))
+        if spec.devices > 1:
+            raise ConfigError(f"devices={spec.devices}: backend=tensors has one seed for all environments: use 1")
+        self._bounds = bounds_on(learner.device, spec.action_bounds)
+        self._normalized = learner.compile(functools.partial(_normalized, spec))
         self._final_obs: Tensor | None = None
         """Final observations of the latest step, as the network takes them; None if it returned none."""
 
-    def start(self, arrays: Arrays, seed: int, iteration: int) -> TorchEnvState:
-        """See `Envs.start`."""
+    def reset(self, arrays: Arrays, seed: int, iteration: int) -> TorchEnvState:
+        """See `Envs.reset`."""
         with torch.inference_mode():
-            return self._fresh(arrays, seed, iteration)
+            return self._reset_state(arrays, seed, iteration)
 
-    def _compile(self, env_step: EnvStep) -> Any:
-        after = self._learner.compiled(functools.partial(_after_step, self._problem, self._learner.across))
+    def _compile(self, env_step: StepFunction) -> Any:
+        after = self._learner.compile(functools.partial(_after_step, self._spec, self._learner.all_reduce_moments))
         return lambda state, arrays, actions: self._stepped(env_step, after, state, arrays, actions)
 
-    def _stepped(self, env_step: EnvStep, after: Any, state: Any, arrays: Tensors, actions: Tensor) -> Any:
+    def _stepped(self, env_step: StepFunction, after: Any, state: Any, arrays: Tensors, actions: Tensor) -> Any:
         """See `TorchEnvs`: also the normalised final observations, if the step has any."""
-        step: Step
-        state, step = env_step(state, self._bounds.within(torch, actions) if self._bounds else actions)
+        step: EnvStep
+        state, step = env_step(state, self._bounds.to_env_actions(torch, actions) if self._bounds else actions)
         arrays, rewards, flags = after(arrays, step._replace(final_obs=None))
         self._final_obs = None if step.final_obs is None else self._normalized(arrays, step.final_obs)
         return state, arrays, rewards, flags
@@ -67,28 +67,28 @@ class SameStepEnvs(TorchEnvs):
         It has `bootstraps [T, N]`, the value of each step's final observation, and `has_final [T]`, whether the step
         had final observations.
         """
-        num_steps, bootstrap = self._problem.ppo.num_steps, self._problem.ppo.bootstrap_truncated
+        num_steps, bootstrap = self._spec.ppo.num_steps, self._spec.ppo.bootstrap_truncated
         state, rollout = self.begin(state)
         bootstraps, has_final = [], []
         for t in range(num_steps):
-            learner, actions = self._learner.act(learner, t, self.seen(state))
+            learner, actions = self._learner.act(learner, t, self.policy_input(state))
             state, rollout = self.step(state, rollout, t, actions)
             has_final.append(self._final_obs is not None)
             if bootstrap and self._final_obs is not None:
                 bootstraps.append(self._learner.values(learner, t, self._final_obs).clone())
             else:
                 bootstraps.append(torch.zeros_like(learner.rows[t]["values"]))
-        learner, _ = self._learner.act(learner, num_steps, self.seen(state))
+        learner, _ = self._learner.act(learner, num_steps, self.policy_input(state))
         return learner, state, {**rollout, "bootstraps": torch.stack(bootstraps), "has_final": torch.tensor(has_final)}
 
     def end(self, state: TorchEnvState, rollout: Tensors) -> tuple[TorchEnvState, Rollout]:
-        """See `Envs.end`. Raises `Failed` if a truncated episode has no final observation to bootstrap from."""
+        """See `Envs.end`. Raises `RunError` if a truncated episode has no final observation to bootstrap from."""
         state, result = super().end(state, rollout)
-        hp, flags = self._problem.ppo, result.flags
+        hp, flags = self._spec.ppo, result.flags
         truncated = flags["truncated"] & ~flags["terminated"]
         if hp.bootstrap_truncated:
             if not rollout["has_final"].all() and truncated.cpu()[~rollout["has_final"]].any():
-                raise Failed(
+                raise RunError(
                     "a time limit has ended an episode, and info has no final_observation to take the value of: return "
                     "it, or treat time limits as terminal states by ppo.bootstrap_truncated=false"
                 )
@@ -98,9 +98,11 @@ class SameStepEnvs(TorchEnvs):
         return state, result._replace(flags={**flags, "terminated": flags["terminated"] | truncated})
 
 
-def _after_step(problem: Problem, across: Across, arrays: Tensors, step: Step) -> tuple[Tensors, Tensor, Tensor]:
+def _after_step(
+    spec: TrainingSpec, all_reduce_moments: AllReduceMoments, arrays: Tensors, step: EnvStep
+) -> tuple[Tensors, Tensor, Tensor]:
     """Arrays after a step; rewards `[2, N]` float32, raw ones last, and flags `[F, N]` (`STEP_FLAGS`)."""
-    after, rewards, flags = after_step(torch, problem, arrays, step, across)
+    after, rewards, flags = after_step(torch, spec, arrays, step, all_reduce_moments)
     over = after["envs.done"]
     begun = {
         "envs.start": over,
@@ -111,11 +113,11 @@ def _after_step(problem: Problem, across: Across, arrays: Tensors, step: Step) -
     return {**after, **begun}, numbers, torch.stack([flags[name] for name in STEP_FLAGS])
 
 
-def _normalized(problem: Problem, arrays: Tensors, final_obs: Tensor) -> Tensor:
+def _normalized(spec: TrainingSpec, arrays: Tensors, final_obs: Tensor) -> Tensor:
     """Final observations in the network's layout, normalised by the statistics in `arrays`, which stay as they are."""
-    if problem.ppo.norm_obs:
-        stats = normalize.stats_in(arrays, "normalize.obs")
+    if spec.ppo.norm_obs:
+        stats = normalize.select_stats(arrays, "normalize.obs")
         obs = final_obs.to(torch.float64)
-        final_obs = normalize.normalize_observations(torch, stats, obs, problem.ppo.obs_clip)
-    arranged: Tensor = problem.network.arrange(final_obs, torch)
+        final_obs = normalize.normalize_observations(torch, stats, obs, spec.ppo.obs_clip)
+    arranged: Tensor = spec.network.arrange(final_obs, torch)
     return arranged

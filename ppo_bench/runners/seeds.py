@@ -11,11 +11,11 @@ from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.base import Episode, Metrics, Runner
 
 State = TypeVar("State")
-Measured = list[tuple[Metrics, list[Episode]]]
+IterationReports = list[tuple[Metrics, list[Episode]]]
 """Metrics and finished episodes of an iteration, for every run in order; see `Runner.step`."""
 
 
-def named_run(own: Mapping[str, float], seed: int) -> str:
+def describe_run(own: Mapping[str, float], seed: int) -> str:
     """Words that tell a run from those beside it: the hyperparameters in which they differ, and its seed."""
     return " ".join((*(f"ppo.{name}={value}" for name, value in own.items()), f"seed {seed}"))
 
@@ -28,7 +28,7 @@ class SeedsRunner(Protocol[State]):
     def init(self, seeds: Sequence[int]) -> State:
         """See `Runner.init`."""
 
-    def step(self, state: State) -> tuple[State, Measured]:
+    def step(self, state: State) -> tuple[State, IterationReports]:
         """Run one iteration of every run."""
 
     def export(self, state: State) -> list[Arrays]:
@@ -37,8 +37,8 @@ class SeedsRunner(Protocol[State]):
     def restore(self, arrays: Sequence[Arrays]) -> State:
         """See `Runner.restore`; all runs must have done equally many iterations."""
 
-    def in_progress(self, state: State) -> list[np.ndarray]:
-        """See `Runner.in_progress`."""
+    def episode_lengths(self, state: State) -> list[np.ndarray]:
+        """See `Runner.episode_lengths`."""
 
     def restart(self, state: State, iteration: int) -> State:
         """See `Runner.restart`."""
@@ -59,7 +59,7 @@ class OneSeed:
         (seed,) = seeds
         return self._runner.init(seed)
 
-    def step(self, state: Any) -> tuple[Any, Measured]:
+    def step(self, state: Any) -> tuple[Any, IterationReports]:
         """See `SeedsRunner.step`."""
         state, metrics, episodes = self._runner.step(state)
         return state, [(metrics, episodes)]
@@ -73,9 +73,9 @@ class OneSeed:
         (own,) = arrays
         return self._runner.restore(own)
 
-    def in_progress(self, state: Any) -> list[np.ndarray]:
-        """See `SeedsRunner.in_progress`."""
-        return [self._runner.in_progress(state)]
+    def episode_lengths(self, state: Any) -> list[np.ndarray]:
+        """See `SeedsRunner.episode_lengths`."""
+        return [self._runner.episode_lengths(state)]
 
     def restart(self, state: Any, iteration: int) -> Any:
         """See `SeedsRunner.restart`."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 from torch.optim.adam import adam
+
+from ppo_bench.algorithms.base import Hyperparameters
 
 
 @dataclass
@@ -32,6 +35,20 @@ class Adam:
     weight_decay: float = 0.0
     """Decoupled weight decay: a step subtracts this times the learning rate times the parameters
     (Loshchilov and Hutter 2019)."""
+
+    @classmethod
+    def after_steps(
+        cls, steps: int, mean: Tensor, variance: Tensor, hp: Hyperparameters, uses_cuda_graphs: bool
+    ) -> Adam:
+        """State after `steps` steps. The learning rate is 0; it is set before every update."""
+        on_gpu, device = mean.device.type == "cuda", mean.device
+        # The fused GPU kernel reads the learning rate as float32, which is too coarse for float64 parameters.
+        fused = not on_gpu or mean.dtype != torch.float64
+        learning_rate = torch.zeros((), dtype=torch.float32 if on_gpu and fused else torch.float64, device=device)
+        # The fused kernels require a float32 count. Unfused Adam computes powers in the count's own dtype.
+        count = torch.tensor(float(steps), dtype=torch.float32 if fused else torch.float64, device=device)
+        capturable = uses_cuda_graphs or not fused
+        return cls(mean, variance, count, learning_rate, hp.adam_eps, fused, capturable, hp.weight_decay)
 
     def step(self, params: Tensor, gradient: Tensor) -> None:
         """Update `params [P]` and the state in place."""

@@ -1,4 +1,4 @@
-"""Carry (recurrent state) of a network during a rollout in PyTorch; windows are views of the rollout memory."""
+"""Carry (recurrent state) of a network during a rollout in PyTorch; windows are views of the rollout buffer."""
 
 from __future__ import annotations
 
@@ -10,45 +10,45 @@ from torch import Tensor
 from ppo_bench.mathematics.arrays import Tree
 from ppo_bench.networks.network import Carry, NetworkSpec
 from ppo_bench.networks.torch.ops import Params
-from ppo_bench.runners.base import Problem
-from ppo_bench.runners.declared import memory_arrays
+from ppo_bench.runners.array_specs import rollout_arrays
+from ppo_bench.runners.base import TrainingSpec
 
 
-def allocate(problem: Problem, device: torch.device) -> Params:
-    """Rollout memory (`memory_arrays`), filled with zeros."""
+def allocate(spec: TrainingSpec, device: torch.device) -> Params:
+    """Rollout buffer (`rollout_arrays`), filled with zeros."""
     return {
         array.name: torch.zeros(array.shape, dtype=getattr(torch, array.dtype), device=device)
-        for array in memory_arrays(problem)
+        for array in rollout_arrays(spec)
     }
 
 
-def begin_rollout(network: NetworkSpec, carry: Params, memory: Params) -> None:
-    """Copy the carry before the first step into `memory`: windows, and all of it if learning is from sequences."""
-    for declared in network.carry:
-        kept, before = memory[f"carry.{declared.name}"], carry[declared.name]
-        if declared.window:
-            kept[: declared.shape[0]].copy_(before.transpose(0, 1))
+def begin_rollout(network: NetworkSpec, carry: Params, rollout_buffer: Params) -> None:
+    """Copy the carry before step 0 into `rollout_buffer`: windows, and all of it if learning is from sequences."""
+    for array in network.carry:
+        kept, before = rollout_buffer[f"carry.{array.name}"], carry[array.name]
+        if array.window:
+            kept[: array.shape[0]].copy_(before.transpose(0, 1))
         elif network.sequences:
             kept.copy_(before)
 
 
-def remembered(network: NetworkSpec, carry: Params, memory: Params, t: int) -> list[Tensor]:
+def carry_before_step(network: NetworkSpec, carry: Params, rollout_buffer: Params, t: int) -> list[Tensor]:
     """Arrays of the carry before step `t`, `[N, ...]` each, in the order of `network.carry`."""
-    return [_window(declared, memory, t) if declared.window else carry[declared.name] for declared in network.carry]
+    return [_window(array, rollout_buffer, t) if array.window else carry[array.name] for array in network.carry]
 
 
-def remember(
-    network: NetworkSpec, carry: Params, memory: Params, rows: Sequence[Params], t: int, after: Tree, over: bool
+def store_carry(
+    network: NetworkSpec, carry: Params, rollout_buffer: Params, rows: Sequence[Params], t: int, after: Tree, over: bool
 ) -> None:
-    """Store the carry before step `t` in the memory, if learning reads it per step, and replace it by the one `after`.
+    """Store the carry before step `t` in the buffer, if learning reads it per step, and replace it by the one `after`.
 
-    If the rollout is `over`, `after` is ignored, and windows are copied from `memory` to `carry`.
+    If the rollout is `over`, `after` is ignored, and windows are copied from `rollout_buffer` to `carry`.
     """
-    for declared in network.carry:
-        name, before = declared.name, carry[declared.name]
-        if declared.window:
-            kept = before if over else memory[f"carry.{name}"][t + declared.shape[0]]
-            kept.copy_(_window(declared, memory, t) if over else after[name])
+    for array in network.carry:
+        name, before = array.name, carry[array.name]
+        if array.window:
+            kept = before if over else rollout_buffer[f"carry.{name}"][t + array.shape[0]]
+            kept.copy_(_window(array, rollout_buffer, t) if over else after[name])
             continue
         if not network.sequences:
             rows[t][f"carry.{name}"].copy_(before)
@@ -56,5 +56,5 @@ def remember(
             before.copy_(after[name])
 
 
-def _window(declared: Carry, memory: Params, t: int) -> Tensor:
-    return memory[f"carry.{declared.name}"][t : t + declared.shape[0]].transpose(0, 1)
+def _window(array: Carry, rollout_buffer: Params, t: int) -> Tensor:
+    return rollout_buffer[f"carry.{array.name}"][t : t + array.shape[0]].transpose(0, 1)

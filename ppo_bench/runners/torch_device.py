@@ -8,20 +8,20 @@ from collections.abc import Iterable
 import torch
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.mathematics.parts import WHOLE, Part
 from ppo_bench.mathematics.precision import NO_TF32, Precision
+from ppo_bench.mathematics.shards import SINGLE_SHARD, Shard
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.tuning.machine import has_nvidia_gpu
 
-WIDE = 2**17
+WIDE_LAYER = 2**17
 """Minimum number of weights of a layer for which several threads pay off: 512 x 512 does, 256 x 256 does not
 (docs/performance.md)."""
 DEFAULT_THREADS = torch.get_num_threads()
 """PyTorch's own number of threads, to which a run returns after one that has set another in this process."""
 
 
-def pick_device(device: str, precision: Precision, place: Part = WHOLE) -> torch.device:
-    """The device named `device`: auto, cpu, cuda or cuda:<i>; `place` is this process among those of its machine,
+def pick_device(device: str, precision: Precision, local_shard: Shard = SINGLE_SHARD) -> torch.device:
+    """The device named `device`: auto, cpu, cuda or cuda:<i>; `local_shard` is this process among those of its machine,
     which have a GPU each.
 
     Raises `ConfigError` if it does not exist or does not support `precision`.
@@ -33,12 +33,12 @@ def pick_device(device: str, precision: Precision, place: Part = WHOLE) -> torch
                 "or use device=cpu"
             )
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device == "cuda" and place.count > 1:
-        if place.count > torch.cuda.device_count():
+    if device == "cuda" and local_shard.count > 1:
+        if local_shard.count > torch.cuda.device_count():
             raise ConfigError(
-                f"{place.count} devices on this machine: PyTorch sees {torch.cuda.device_count()} GPUs; use fewer"
+                f"{local_shard.count} devices on this machine: PyTorch sees {torch.cuda.device_count()} GPUs; use fewer"
             )
-        device = f"cuda:{place.index}"
+        device = f"cuda:{local_shard.index}"
     picked = torch.device(device)
     if picked.type == "cuda" and (picked.index or 0) >= torch.cuda.device_count():
         raise ConfigError(f"device={device}: PyTorch sees {torch.cuda.device_count()} CUDA devices; use device=cpu")
@@ -53,7 +53,7 @@ def threads_for(parameters: Iterable[Parameter], num_threads: int | None, most: 
     `num_threads=None` means one thread if all layers are linear and narrow, else `most`.
     """
     shapes = [parameter.shape for parameter in parameters]
-    narrow = all(len(shape) < 4 and math.prod(shape) < WIDE for shape in shapes)  # convolutions have four axes
+    narrow = all(len(shape) < 4 and math.prod(shape) < WIDE_LAYER for shape in shapes)  # convolutions have four axes
     return num_threads or (1 if narrow else most)
 
 
@@ -65,7 +65,7 @@ def set_threads(count: int) -> int:
     return before
 
 
-def compute_deterministically() -> None:
+def use_deterministic_algorithms() -> None:
     """Make results on a GPU reproducible bit by bit; PyTorch warns of operations without a deterministic version."""
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # it is never read here

@@ -11,17 +11,17 @@ import torch
 from torch import Tensor
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.envs.base import EnvStep, GraphEnv, Seen
+from ppo_bench.envs.base import GraphEnv, PolicyInput, StepFunction
 from ppo_bench.envs.dynamics.base import EnvState, map_fields
-from ppo_bench.envs.float_range import fits, out_of_range
-from ppo_bench.mathematics.arrays import Arrays, filled, under
-from ppo_bench.mathematics.normalize import Across, ActionBounds
-from ppo_bench.runners.base import Problem
-from ppo_bench.runners.cuda_graphs import Recordable, Replayed
-from ppo_bench.runners.declared import env_arrays, normalization_arrays
+from ppo_bench.envs.float_range import is_in_range, out_of_range
+from ppo_bench.mathematics.arrays import Arrays, default_arrays, select_prefix
+from ppo_bench.mathematics.normalize import ActionBounds, AllReduceMoments
+from ppo_bench.runners.array_specs import env_arrays, normalization_arrays
+from ppo_bench.runners.base import TrainingSpec
+from ppo_bench.runners.cuda_graphs import Capturable, GraphedCallable
 from ppo_bench.runners.env_steps import STEP_FLAGS, after_step, observed
 from ppo_bench.runners.envs import Rollout
-from ppo_bench.runners.episodes import Totals, fold_episodes, no_totals
+from ppo_bench.runners.episodes import EpisodeTotals, accumulate_episodes, zero_totals
 from ppo_bench.runners.host import Play
 from ppo_bench.runners.torch import TorchLearner
 
@@ -36,7 +36,7 @@ class TorchEnvState:
     """State that the environments' step function takes and returns."""
     arrays: Tensors
     """The `normalization_arrays`, and the `env_arrays` except episode returns and lengths."""
-    totals: Totals
+    totals: EpisodeTotals
     """Return and length so far of each environment's current episode, on the host."""
 
     def tensors(self) -> list[Tensor]:
@@ -61,54 +61,56 @@ class TorchEnvState:
 class TorchEnvs:
     """`Envs` on PyTorch's device, which nothing leaves before a rollout ends; see ppo_bench/runners/envs.py."""
 
-    def __init__(self, problem: Problem, learner: TorchLearner) -> None:
+    def __init__(self, spec: TrainingSpec, learner: TorchLearner) -> None:
         """They are on the device of `learner`, which also compiles their steps, if it compiles."""
-        if not (isinstance(problem.env, GraphEnv) and problem.env.reset_over):
+        if not (isinstance(spec.env, GraphEnv) and spec.env.reset_with_xp):
             raise ConfigError("these environments are part of a JAX program: use framework=jax_xla")
-        self._problem, self._env, self._learner = problem, problem.env, learner
-        self._reset = functools.partial(problem.env.reset_over, torch, device=learner.device)
-        self._compiled: dict[EnvStep, Any] = {}
+        self._spec, self._env, self._learner = spec, spec.env, learner
+        self._reset = functools.partial(spec.env.reset_with_xp, torch, device=learner.device)
+        self._compiled: dict[StepFunction, Any] = {}
         self._recorded: TorchEnvState | None = None
         """The state whose tensors a recorded rollout reads and writes."""
 
     # --- Between rollouts ---------------------------------------------------------------------------------------------
 
-    def own(self, arrays: Arrays) -> TorchEnvState:
+    def load(self, arrays: Arrays) -> TorchEnvState:
         """Raise `ConfigError`: these environments cannot replay a recording."""
         raise ConfigError("environments on the device cannot replay a recording: use another backend")
 
-    def start(self, arrays: Arrays, seed: int, iteration: int) -> TorchEnvState:
-        """See `Envs.start`."""
-        with torch.inference_mode(not self._learner.replays):  # compiled functions distinguish such tensors
-            state = self._fresh(arrays, seed, iteration).copy()
-        if self._learner.replays:
+    def reset(self, arrays: Arrays, seed: int, iteration: int) -> TorchEnvState:
+        """See `Envs.reset`."""
+        with torch.inference_mode(not self._learner.uses_cuda_graphs):  # compiled functions distinguish such tensors
+            state = self._reset_state(arrays, seed, iteration).copy()
+        if self._learner.uses_cuda_graphs:
             self._recorded = self._recorded or state
             self._recorded.overwrite(state)
             return self._recorded
         return state
 
-    def _fresh(self, arrays: Arrays, seed: int, iteration: int) -> TorchEnvState:
+    def _reset_state(self, arrays: Arrays, seed: int, iteration: int) -> TorchEnvState:
         device = self._learner.device
-        start = self._reset(self._problem.env_seeds(seed, iteration))
-        if start.step not in self._compiled:
-            self._compiled[start.step] = self._compile(start.step)
-        self._advance, self._draw = self._compiled[start.step], start.draw
-        numbers = filled(env_arrays(self._problem))
+        result = self._reset(self._spec.env_seeds(seed, iteration))
+        if result.step not in self._compiled:
+            self._compiled[result.step] = self._compile(result.step)
+        self._advance, self._draw = self._compiled[result.step], result.draw
+        numbers = default_arrays(env_arrays(self._spec))
         numbers |= {each.name: arrays[each.name] for each in normalization_arrays(self._env.observation_space.shape)}
         for name in ("envs.obs", "envs.returns", "envs.lengths"):
             del numbers[name]
         tensors = {name: torch.from_numpy(np.array(array)).to(device) for name, array in numbers.items()}
-        tensors |= observed(torch, self._problem, tensors, start.seen.obs, self._learner.across)
-        return TorchEnvState(start.state, tensors, no_totals(self._problem.num_envs))
+        tensors |= observed(torch, self._spec, tensors, result.policy_input.obs, self._learner.all_reduce_moments)
+        return TorchEnvState(result.state, tensors, zero_totals(self._spec.num_envs))
 
-    def _compile(self, env_step: EnvStep) -> Any:
+    def _compile(self, env_step: StepFunction) -> Any:
         """A function that steps the environments by `env_step`, with the bookkeeping; see `_step`."""
-        bounds = bounds_on(self._learner.device, self._problem.action_bounds)
-        return self._learner.compiled(functools.partial(_step, self._problem, self._learner.across, bounds, env_step))
+        bounds = bounds_on(self._learner.device, self._spec.action_bounds)
+        return self._learner.compile(
+            functools.partial(_step, self._spec, self._learner.all_reduce_moments, bounds, env_step)
+        )
 
     def export(self, state: TorchEnvState) -> Arrays:
         """See `Envs.export`: the running statistics alone."""
-        statistics = under("normalize", state.arrays)
+        statistics = select_prefix("normalize", state.arrays)
         return {f"normalize.{name}": np.array(array.cpu().numpy()) for name, array in statistics.items()}
 
     def lengths(self, state: TorchEnvState) -> np.ndarray:
@@ -121,14 +123,14 @@ class TorchEnvs:
 
     # --- A rollout ----------------------------------------------------------------------------------------------------
 
-    def seen(self, state: TorchEnvState) -> Seen:
-        """See `Envs.seen`."""
-        return Seen(state.arrays["envs.obs"], start=state.arrays["envs.start"])
+    def policy_input(self, state: TorchEnvState) -> PolicyInput:
+        """See `Envs.policy_input`."""
+        return PolicyInput(state.arrays["envs.obs"], episode_start=state.arrays["envs.start"])
 
     def begin(self, state: TorchEnvState) -> tuple[TorchEnvState, Tensors]:
         """See `Envs.begin`: `rewards [T, 2, N]`, raw ones last, and `flags [T, F, N]`."""
-        drawn = self._draw(state.state, self._problem.ppo.num_steps)
-        shape, device = (self._problem.ppo.num_steps, 2, self._problem.num_envs), self._learner.device
+        drawn = self._draw(state.state, self._spec.ppo.num_steps)
+        shape, device = (self._spec.ppo.num_steps, 2, self._spec.num_envs), self._learner.device
         flags = torch.empty(shape[0], len(STEP_FLAGS), shape[2], dtype=torch.bool, device=device)
         rewards = torch.empty(shape, dtype=torch.float32, device=device)
         return TorchEnvState(drawn, state.arrays, state.totals), {"rewards": rewards, "flags": flags}
@@ -143,22 +145,22 @@ class TorchEnvs:
         """See `Envs.end`."""
         rewards, flags = rollout["rewards"], dict(zip(STEP_FLAGS, rollout["flags"].unbind(1), strict=True))
         # One copy to the host.
-        raw_rewards, *ends = torch.stack([rewards[:, 1], flags["episode_over"], flags["valid"]]).cpu().numpy()
-        over, valid = (array.astype(bool) for array in ends)
-        if not fits(raw_rewards, self._problem.max_reward):
-            raise out_of_range("a reward", raw_rewards.T, self._problem.first_env, self._problem.max_reward)
-        state.totals, episodes = fold_episodes(state.totals, raw_rewards, over, valid)
+        raw_rewards, *ends = torch.stack([rewards[:, 1], flags["episode_over"], flags["value_mask"]]).cpu().numpy()
+        over, value_mask = (array.astype(bool) for array in ends)
+        if not is_in_range(raw_rewards, self._spec.max_reward):
+            raise out_of_range("a reward", raw_rewards.T, self._spec.first_env, self._spec.max_reward)
+        state.totals, episodes = accumulate_episodes(state.totals, raw_rewards, over, value_mask)
         # A copy, since `rewards` can be a tensor of inference mode, which no gradient can be taken through.
         learnt_from = {"rewards": rewards[:, 0].clone(), **flags}
-        return state, Rollout(learnt_from, episodes, 1.0 - float(np.mean(valid)))
+        return state, Rollout(learnt_from, episodes, 1.0 - float(np.mean(value_mask)))
 
 
-class RecordedRollouts:
+class GraphedRollout:
     """The function that plays a rollout, as a CUDA graph that is replayed by one launch; `Play` of `HostRunner`."""
 
     def __init__(self, steps: Play) -> None:
         self._steps = steps
-        self._replayed: Recordable = Replayed(
+        self._replayed: Capturable = GraphedCallable(
             self._in_place, changed=lambda learner, envs: [*learner.carry.values(), *envs.tensors()]
         )
 
@@ -188,17 +190,17 @@ def _own(x: Tensor) -> Tensor:
 
 
 def _step(
-    problem: Problem,
-    across: Across,
+    spec: TrainingSpec,
+    all_reduce_moments: AllReduceMoments,
     bounds: ActionBounds | None,
-    env_step: EnvStep,
+    env_step: StepFunction,
     state: Any,
     arrays: Tensors,
     actions: Tensor,
 ) -> tuple[Any, Tensors, Tensor, Tensor]:
     """State and arrays after a step; rewards `[2, N]` float32, raw ones last, and flags `[F, N]` (`STEP_FLAGS`)."""
     given: Any
-    state, given = env_step(state, bounds.within(torch, actions) if bounds else actions)
-    after, rewards, flags = after_step(torch, problem, arrays, given, across)
+    state, given = env_step(state, bounds.to_env_actions(torch, actions) if bounds else actions)
+    after, rewards, flags = after_step(torch, spec, arrays, given, all_reduce_moments)
     numbers = torch.stack([rewards, given.raw_reward])
     return state, dict(after), numbers, torch.stack([flags[name] for name in STEP_FLAGS])

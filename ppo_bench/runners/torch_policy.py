@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from ppo_bench.mathematics.arrays import Arrays, Tree, restored
+from ppo_bench.mathematics.arrays import Arrays, Tree, load_arrays
 from ppo_bench.mathematics.precision import PRECISIONS
-from ppo_bench.networks.network import NetworkSpec, Outputs
+from ppo_bench.networks.network import NetworkOutputs, NetworkSpec
 from ppo_bench.networks.torch.ops import TorchOps
+from ppo_bench.runners.array_specs import policy_arrays
 from ppo_bench.runners.base import Policy
-from ppo_bench.runners.declared import policy_arrays
 from ppo_bench.runners.torch import Compiler
 from ppo_bench.runners.torch_device import pick_device, set_precision, set_threads, threads_for
 
@@ -32,11 +32,11 @@ def policy(
     picked = pick_device(device, arithmetic)
     threads = threads_for(network.parameters, num_threads)
     dtype, layers = getattr(torch, arithmetic.parameters), getattr(torch, arithmetic.layers)
-    own = restored(policy_arrays(network, arithmetic), arrays)
+    own = load_arrays(policy_arrays(network, arithmetic), arrays)
     params = {name.removeprefix("params."): torch.tensor(array, device=picked) for name, array in own.items()}
     ops = TorchOps(dtype, layers)
     ops.function(network.module)  # before it is compiled
-    forward: Callable[..., Outputs] = functools.partial(network.step, ops, params)
+    forward: Callable[..., NetworkOutputs] = functools.partial(network.step, ops, params)
     if picked.type == "cuda" and (compiled := compiler()):  # as in training
         forward = compiled(forward)
 
@@ -44,16 +44,19 @@ def policy(
         return torch.from_numpy(array).to(picked)
 
     @torch.inference_mode()
-    def act(obs: np.ndarray, start: np.ndarray, carry: Tree) -> Outputs:
+    def act(obs: np.ndarray, episode_start: np.ndarray, carry: Tree) -> NetworkOutputs:
         set_precision(arithmetic)  # policies of another precision may act in turn
         before = set_threads(threads)  # those of a training are another number
         try:
-            remembered: tuple[Any, Any] = {}, None
+            carry_inputs: tuple[Any, Any] = {}, None
             if network.carry:
-                remembered = {name: on_device(array) for name, array in carry.items()}, on_device(start).to(dtype)
-            head, values, after = forward(on_device(obs), *remembered)
+                carry_inputs = (
+                    {name: on_device(array) for name, array in carry.items()},
+                    on_device(episode_start).to(dtype),
+                )
+            policy_outputs, values, after = forward(on_device(obs), *carry_inputs)
             on_host = {name: array.cpu().numpy() for name, array in after.items()}
-            return Outputs(tuple(part.cpu().numpy() for part in head), values.cpu().numpy(), on_host)
+            return NetworkOutputs(tuple(part.cpu().numpy() for part in policy_outputs), values.cpu().numpy(), on_host)
         finally:
             set_threads(before)
 

@@ -14,19 +14,19 @@ from ppo_bench.runners.torch_adam import Adam
 class TorchTrainState:
     """State of the learner between two calls; recorded CUDA graphs refer to its tensors by address."""
 
-    learnt: Tensor
+    flat_params: Tensor
     """All trained parameters as a vector, `[P]`."""
     arrays: Params
-    """Parameters (views of `learnt`) and frozen arrays, by name."""
+    """Parameters (views of `flat_params`) and frozen arrays, by name."""
     frozen: Params
     adam: Adam
     statistics: Params
     """Statistics of the algorithm."""
     carry: Params
     """Carry (recurrent state) of the network, `[N, ...]`."""
-    memory: Params
-    """Rollout memory; see `memory_arrays`."""
+    rollout_buffer: Params
+    """Rollout buffer; see `rollout_arrays`."""
     rows: list[Params]
-    """Views `[N, ...]` of the memory for each step, by name."""
+    """Views `[N, ...]` of the buffer for each step, by name."""
     noise: tuple[Tensor, ...] = ()
     """Action noise `[N, A]` of each step of this iteration."""

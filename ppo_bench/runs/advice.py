@@ -11,22 +11,22 @@ import numpy as np
 from gymnasium import spaces
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.flattened import Flattened
+from ppo_bench.common.flattened import FlattenedBox
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.mathematics.normalize import are_bytes
-from ppo_bench.networks.convolutions import LEAST_PIXELS, images_in
+from ppo_bench.networks.convolutions import MIN_IMAGE_SIDE, images_in
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.own import Own
 from ppo_bench.networks.spec import Auto
 from ppo_bench.runners import checkpoint
-from ppo_bench.runs.recorded import read_run
+from ppo_bench.runs.run_config import read_run
 
 EPISODES_BETWEEN_RESTARTS = 10
 """Minimum length of the time between restarts of the environments, in full-length episodes; less cuts many of them."""
-LEAST_TRAINED = 0.95
+MIN_TRAINED_FRACTION = 0.95
 """Minimum share of `total_timesteps` that is trained without a warning."""
-LEAST_SCALE, LARGEST_SCALE = 0.25, 4.0
+MIN_ACTION_SCALE, MAX_ACTION_SCALE = 0.25, 4.0
 """Range of half the distance between action bounds in which a new policy of standard deviation 1 explores well."""
 
 
@@ -39,9 +39,9 @@ def advice(config: Config, env: VectorEnv | GraphEnv) -> Iterator[str]:
         )
     if texts := getattr(env, "dropped_texts", ()):
         yield f"warning: the policy does not see the texts in the observations of {config.task.id}: {', '.join(texts)}"
-    yield from _unlike_the_source(config)
+    yield from _differences_from_source(config)
     trained = config.num_iterations * config.ppo.batch_size
-    if trained < LEAST_TRAINED * config.root.total_timesteps:
+    if trained < MIN_TRAINED_FRACTION * config.root.total_timesteps:
         yield (
             f"warning: total_timesteps={config.root.total_timesteps} is rounded down to {trained:,}: iterations have "
             f"{config.ppo.batch_size:,} steps (ppo.num_envs x ppo.num_steps)"
@@ -68,7 +68,7 @@ def _arrays_as_vectors(config: Config, space: Any, network: NetworkSpec) -> Iter
     shape, observations = space.shape or (), f"observations of {config.task.id}"
     if len(network.input_shape) > 1:
         return
-    if isinstance(space, Flattened):
+    if isinstance(space, FlattenedBox):
         large = [array.shape for array in space.arrays if array not in images and _is_large(array.shape)]
     else:
         large = [shape] if _is_large(shape) else []
@@ -79,12 +79,12 @@ def _arrays_as_vectors(config: Config, space: Any, network: NetworkSpec) -> Iter
         )
     elif large and isinstance(config.network, Auto):
         shapes = ", ".join(map(str, large))
-        arrays = f"have arrays {shapes}" if isinstance(space, Flattened) else f"are arrays {shapes} of {space.dtype}"
+        arrays = f"have arrays {shapes}" if isinstance(space, FlattenedBox) else f"are arrays {shapes} of {space.dtype}"
         yield (
             f"warning: {observations} {arrays}, laid out as one vector for an MLP: network=auto takes bytes [H, W], "
             "and bytes or floats [H, W, C], [C, H, W] or several frames of these, as images"
         )
-    if len(shape) == 1 and network.uint8 and not isinstance(space, Flattened):
+    if len(shape) == 1 and network.uint8 and not isinstance(space, FlattenedBox):
         yield (
             f"note: {observations} are bytes from 0 to 255, which the network divides by 255; bytes with lower bounds, "
             "and floats, are taken as they are"
@@ -93,7 +93,7 @@ def _arrays_as_vectors(config: Config, space: Any, network: NetworkSpec) -> Iter
 
 def _is_large(shape: tuple[int, ...]) -> bool:
     """Whether an array of this shape may be meant as an image."""
-    return len(shape) > 1 and math.prod(shape) >= LEAST_PIXELS**2
+    return len(shape) > 1 and math.prod(shape) >= MIN_IMAGE_SIDE**2
 
 
 def _images_as_numbers(config: Config, network: NetworkSpec) -> Iterator[str]:
@@ -106,7 +106,7 @@ def _images_as_numbers(config: Config, network: NetworkSpec) -> Iterator[str]:
         yield as_numbers % "algorithm=rnd"
 
 
-def _unlike_the_source(config: Config) -> Iterator[str]:
+def _differences_from_source(config: Config) -> Iterator[str]:
     """Keys that decide how a run learns and that the run of `checkpoint.load` had otherwise, in a line."""
     load = config.root.checkpoint.load
     if load is None:
@@ -146,7 +146,7 @@ def _scale_of_actions(config: Config, env: VectorEnv | GraphEnv) -> Iterator[str
     if not hasattr(space, "low") or not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
         return
     halves, middles = (space.high - space.low) / 2, np.abs(space.high + space.low) / 2
-    if halves.min() < LEAST_SCALE or halves.max() > LARGEST_SCALE or (middles > halves).any():
+    if halves.min() < MIN_ACTION_SCALE or halves.max() > MAX_ACTION_SCALE or (middles > halves).any():
         yield (
             f"warning: actions of {config.task.id} lie between {space.low.min():g} and {space.high.max():g}, and a new "
             "policy tries about -1 to 1: env.rescale_actions=true stretches these to the bounds"

@@ -13,15 +13,15 @@ from dataclasses import replace
 
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import VectorEnv
-from ppo_bench.envs.host import on_host
-from ppo_bench.envs.observed import make_env
-from ppo_bench.envs.vectorized import in_this_process
+from ppo_bench.envs.host import to_vector_env
+from ppo_bench.envs.observation_selection import make_env
+from ppo_bench.envs.vectorized import without_worker_processes
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.checkpoint import Checkpoint
 from ppo_bench.runs.play import load_agent, play
 from ppo_bench.runs.results import EVALUATION_COLUMNS
 
-MOST_ENVS = 10
+MAX_EVALUATION_ENVS = 10
 """Maximum number of environments that an evaluation steps in parallel."""
 
 
@@ -65,6 +65,6 @@ class Evaluator:
 
     def _envs(self) -> VectorEnv:
         if self._env is None:
-            task = self._config.task.at_least(min(MOST_ENVS, self._wanted.episodes))
-            self._env = on_host(make_env(in_this_process(self._config.backend), task))
+            task = self._config.task.with_num_envs(min(MAX_EVALUATION_ENVS, self._wanted.episodes))
+            self._env = to_vector_env(make_env(without_worker_processes(self._config.backend), task))
         return self._env

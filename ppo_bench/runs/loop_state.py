@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.rows import NO_ROWS, Mark, check_rows
+from ppo_bench.common.rows import NO_ROWS, FilePosition, check_rows
 from ppo_bench.runners.base import Episode, Metrics
 from ppo_bench.runs.results import RECENT_EPISODES, mean
 
@@ -42,11 +42,11 @@ class LoopState:
     """Maximum number of seeds trained in one program with this one; the program's speed is shared among them."""
     evaluation: dict[str, float | None] = field(default_factory=dict)
     """The latest evaluation, by column; see ppo_bench/runs/evaluation.py."""
-    metrics_mark: Mark = NO_ROWS
-    episodes_mark: Mark = NO_ROWS
+    metrics_mark: FilePosition = NO_ROWS
+    episodes_mark: FilePosition = NO_ROWS
 
     @classmethod
-    def of(cls, loop: Mapping[str, Any]) -> LoopState:
+    def from_checkpoint(cls, loop: Mapping[str, Any]) -> LoopState:
         """The counters in a checkpoint. Raises `ConfigError` if a newer version of this package wrote it."""
         loop = {name: value for name, value in loop.items() if name != "ratings"}  # of versions to November 2026
         if unknown := loop.keys() - {each.name for each in fields(cls)}:
@@ -57,9 +57,9 @@ class LoopState:
         return cls(**loop)
 
     @property
-    def marks(self) -> dict[str, Mark]:
+    def marks(self) -> dict[str, FilePosition]:
         """Positions in the files of rows, by their names."""
-        return {"metrics.jsonl": Mark(*self.metrics_mark), "episodes.jsonl": Mark(*self.episodes_mark)}
+        return {"metrics.jsonl": FilePosition(*self.metrics_mark), "episodes.jsonl": FilePosition(*self.episodes_mark)}
 
     def check_files(self, folder: Path) -> None:
         """Raise `ConfigError` unless the files of rows in a run's folder begin with the rows that this counts."""
@@ -73,23 +73,23 @@ class LoopState:
         self.episodes += len(episodes)
         self.masked_steps += metrics["masked_fraction"] * batch_size
         for episode in episodes:
-            for name, number in episode.told.items():
+            for name, number in episode.info.items():
                 self.recent_told.setdefault(name, []).append(number)
         self.recent_returns += [episode.episode_return for episode in episodes]
         for recent in (self.recent_returns, *self.recent_told.values()):
             del recent[:-RECENT_EPISODES]
 
-    def cut(self, in_progress: np.ndarray) -> None:
-        """Count the episodes that a restart of the environments cuts; `in_progress` holds their steps so far, `[N]`."""
-        self.cut_episodes += int(np.count_nonzero(in_progress))
-        self.cut_steps += int(in_progress.sum())
+    def count_cut_episodes(self, episode_lengths: np.ndarray) -> None:
+        """Count the episodes that a restart of the environments cuts; `episode_lengths [N]` are their steps so far."""
+        self.cut_episodes += int(np.count_nonzero(episode_lengths))
+        self.cut_steps += int(episode_lengths.sum())
 
     @property
     def recent_mean(self) -> float | None:
         """Mean return of the last 100 episodes; None before the first episode."""
         return mean(self.recent_returns)
 
-    def note_best(self) -> None:
+    def update_best(self) -> None:
         """Make this iteration the best so far if the mean of the last 100 episodes is not below any earlier one."""
         mean = self.recent_mean
         if mean is not None and (self.best_return is None or mean >= self.best_return):

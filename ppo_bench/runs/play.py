@@ -8,20 +8,20 @@ from typing import Protocol
 
 import numpy as np
 
-from ppo_bench.common.progress import say
+from ppo_bench.common.progress import print_status
 from ppo_bench.configuration.config import Config
-from ppo_bench.envs.base import Seen, VectorEnv
+from ppo_bench.envs.base import PolicyInput, VectorEnv
 from ppo_bench.mathematics import noise, normalize
-from ppo_bench.mathematics.arrays import Arrays, Tree, named, restored, under
-from ppo_bench.mathematics.distributions import Distribution, Head
+from ppo_bench.mathematics.arrays import Arrays, Tree, add_prefix, load_arrays, select_prefix
+from ppo_bench.mathematics.distributions import Distribution, PolicyOutputs
 from ppo_bench.mathematics.precision import PRECISIONS
-from ppo_bench.networks.network import NetworkSpec, masked
+from ppo_bench.networks.network import NetworkSpec, mask_logits
+from ppo_bench.runners.array_specs import normalization_arrays
 from ppo_bench.runners.base import Episode, Policy
 from ppo_bench.runners.checkpoint import Checkpoint
-from ppo_bench.runners.declared import normalization_arrays
-from ppo_bench.runners.episodes import fold_episodes, no_totals
+from ppo_bench.runners.episodes import accumulate_episodes, zero_totals
 
-LONG = 30_000
+LONG_EPISODE_STEPS = 30_000
 """Number of steps without the end of an episode after which `play` says so; a game of Atari has 27,000 at most."""
 
 
@@ -31,21 +31,21 @@ class Player(Protocol):
     def carry(self, num_envs: int) -> Arrays:
         """The memory of a policy before its first step in fresh environments, `[N, ...]`."""
 
-    def act(self, t: int, seen: Seen, start: np.ndarray, carry: Tree) -> tuple[np.ndarray, Tree]:
-        """The environments' actions `[N]` or `[N, A]` for the observations in `seen` after `t` steps, and the carry
-        after this step.
+    def act(self, t: int, policy_input: PolicyInput, episode_start: np.ndarray, carry: Tree) -> tuple[np.ndarray, Tree]:
+        """The environments' actions `[N]` or `[N, A]` for the observations in `policy_input` after `t` steps, and the
+        carry after this step.
 
-        `start [N]` bool says which rows forget their carry before the step.
+        `episode_start [N]` bool says which rows forget their carry before the step.
         """
 
 
 def gumbel_of_step(seed: int, t: int, num_envs: int, num_actions: int) -> np.ndarray:
     """Standard Gumbel variates `[N, A]` for the samples after `t` steps."""
-    variates: np.ndarray = noise.gumbel(np, _words(seed, t, num_envs, num_actions), np.float64)[0]
+    variates: np.ndarray = noise.gumbel(np, _random_bits(seed, t, num_envs, num_actions), np.float64)[0]
     return variates
 
 
-def _words(seed: int, t: int, num_envs: int, num_actions: int) -> tuple[np.ndarray, np.ndarray]:
+def _random_bits(seed: int, t: int, num_envs: int, num_actions: int) -> tuple[np.ndarray, np.ndarray]:
     one = np.ones(1, np.int32)
     envs, lanes = (np.arange(n, dtype=np.int32) for n in (num_envs, num_actions))
     return noise.action_words(np, one * seed, one * 0, one * t, envs, lanes, noise.Stream.EVALUATION_ACTIONS)
@@ -60,7 +60,7 @@ class Decision:
     values: np.ndarray
     """The critic's estimates of returns `[N]`; with two streams of rewards as in RND `[N, 2]`. Their unit is that of
     the rewards in training, which a run may have clipped or scaled."""
-    head: Head
+    policy_outputs: PolicyOutputs
     """Parameters of the policy's distribution: `(logits [N, A],)`, or `(mean [N, A], log_std [A])`."""
     chosen: np.ndarray
     """The actions as the policy has chosen them: numbers from 0, or numbers before they are clipped or rescaled."""
@@ -69,12 +69,12 @@ class Decision:
     @property
     def log_probs(self) -> np.ndarray:
         """Logarithms of the probabilities of the `chosen` actions, `[N]`, or of their densities."""
-        return np.asarray(self.distribution.log_prob(np, self.head, self.chosen))
+        return np.asarray(self.distribution.log_prob(np, self.policy_outputs, self.chosen))
 
     @property
     def entropies(self) -> np.ndarray:
         """Entropies of the policy's distributions in nats, `[N]`."""
-        return np.broadcast_to(self.distribution.entropy(np, self.head), len(self.chosen))
+        return np.broadcast_to(self.distribution.entropy(np, self.policy_outputs), len(self.chosen))
 
 
 @dataclass(frozen=True)
@@ -99,30 +99,35 @@ class Agent:
         dtype = PRECISIONS[self.precision].parameters
         return {array.name: np.zeros((num_envs, *array.shape), dtype) for array in self.network.carry}
 
-    def act(self, t: int, seen: Seen, start: np.ndarray, carry: Tree) -> tuple[np.ndarray, Tree]:
+    def act(self, t: int, policy_input: PolicyInput, episode_start: np.ndarray, carry: Tree) -> tuple[np.ndarray, Tree]:
         """See `Player.act`."""
-        decision, carry = self.decide(t, seen, start, carry)
+        decision, carry = self.decide(t, policy_input, episode_start, carry)
         return decision.actions, carry
 
-    def decide(self, t: int, seen: Seen, start: np.ndarray, carry: Tree) -> tuple[Decision, Tree]:
-        """The decision for the observations in `seen`, and the carry, as of `act`."""
-        obs = seen.obs
+    def decide(
+        self, t: int, policy_input: PolicyInput, episode_start: np.ndarray, carry: Tree
+    ) -> tuple[Decision, Tree]:
+        """The decision for the observations in `policy_input`, and the carry, as of `act`."""
+        obs = policy_input.obs
         if self.obs_stats:
             obs = normalize.normalize_observations(np, self.obs_stats, obs.astype(np.float64), self.obs_clip)
-        head, values, carry = self.policy(self.network.arrange(obs), start, carry)
-        head, distribution = masked(np, head, seen.legal), self.network.distribution
+        policy_outputs, values, carry = self.policy(self.network.arrange(obs), episode_start, carry)
+        policy_outputs, distribution = (
+            mask_logits(np, policy_outputs, policy_input.action_mask),
+            self.network.distribution,
+        )
         if self.greedy:
-            chosen = np.asarray(distribution.mode(np, head))
+            chosen = np.asarray(distribution.mode(np, policy_outputs))
         else:
-            noise_of_step = self._noise(t, len(obs)).astype(head[0].dtype)
-            chosen = np.asarray(distribution.sample(np, head, noise_of_step))
-        actions = self.bounds.within(np, chosen) if self.bounds else chosen
-        return Decision(actions, values, head, chosen, distribution), carry
+            noise_of_step = self._noise(t, len(obs)).astype(policy_outputs[0].dtype)
+            chosen = np.asarray(distribution.sample(np, policy_outputs, noise_of_step))
+        actions = self.bounds.to_env_actions(np, chosen) if self.bounds else chosen
+        return Decision(actions, values, policy_outputs, chosen, distribution), carry
 
     def _noise(self, t: int, num_envs: int) -> np.ndarray:
         if self.network.discrete:
-            return gumbel_of_step(self.seed, t, num_envs, self.network.actions.lanes)
-        words = _words(self.seed, t, num_envs, self.network.actions.lanes)
+            return gumbel_of_step(self.seed, t, num_envs, self.network.actions.action_dim)
+        words = _random_bits(self.seed, t, num_envs, self.network.actions.action_dim)
         variates: np.ndarray = noise.normal(np, words, np.float64)[0]
         return variates
 
@@ -132,8 +137,8 @@ def load_agent(config: Config, saved: Checkpoint, env: VectorEnv, greedy: bool, 
     network = config.network_for(env)
     root, arrays = config.root, saved.arrays
     policy = config.framework.policy(network, arrays, root.precision, root.device, config.tuning)
-    statistics = restored(normalization_arrays(env.observation_space.shape), saved.arrays)
-    obs_stats = normalize.stats_in(statistics, "normalize.obs") if config.ppo.norm_obs else None
+    statistics = load_arrays(normalization_arrays(env.observation_space.shape), saved.arrays)
+    obs_stats = normalize.select_stats(statistics, "normalize.obs") if config.ppo.norm_obs else None
     return Agent(
         network,
         policy,
@@ -153,7 +158,7 @@ def random_agent(config: Config, saved: Checkpoint, env: VectorEnv, seed: int) -
 
 
 @dataclass(frozen=True)
-class Mixed:
+class MixedPlayer:
     """A `Player` of games, P adjacent rows each: in game k `ours` plays row `k % P`, and `theirs` the others."""
 
     ours: Player
@@ -168,16 +173,16 @@ class Mixed:
 
     def carry(self, num_envs: int) -> Arrays:
         """See `Player.carry`: that of `ours` and, behind it, that of `theirs`."""
-        return {**named("ours", self.ours.carry(num_envs)), **named("theirs", self.theirs.carry(num_envs))}
+        return {**add_prefix("ours", self.ours.carry(num_envs)), **add_prefix("theirs", self.theirs.carry(num_envs))}
 
-    def act(self, t: int, seen: Seen, start: np.ndarray, carry: Tree) -> tuple[np.ndarray, Tree]:
+    def act(self, t: int, policy_input: PolicyInput, episode_start: np.ndarray, carry: Tree) -> tuple[np.ndarray, Tree]:
         """See `Player.act`."""
-        actions, after = self.theirs.act(t, seen, start, under("theirs", carry))
-        chosen, own_after = self.ours.act(t, seen, start, under("ours", carry))
+        actions, after = self.theirs.act(t, policy_input, episode_start, select_prefix("theirs", carry))
+        chosen, own_after = self.ours.act(t, policy_input, episode_start, select_prefix("ours", carry))
         own = self.rows(len(actions))
         actions = np.array(actions)
         actions[own] = chosen[own]
-        return actions, {**named("ours", own_after), **named("theirs", after)}
+        return actions, {**add_prefix("ours", own_after), **add_prefix("theirs", after)}
 
 
 def quotas(episodes: int, num_envs: int) -> np.ndarray:
@@ -191,28 +196,30 @@ def play(env: VectorEnv, agent: Player, episodes: int, seed: int, stop: Sequence
     The first episodes of each environment count, as many as `quotas` says. Which ones count is thus fixed beforehand;
     taking the first to end in any environment would favour short ones. Time limits are the environment's. A lost life
     ends no episode: an episode is a whole game. Returns are sums of unclipped rewards. Ends with the first step after
-    which `stop` is not empty. Of a `Mixed` player, only the episodes of `ours` count.
+    which `stop` is not empty. Of a `MixedPlayer`, only the episodes of `ours` count.
     """
     num_envs = env.num_envs
-    rows = agent.rows(num_envs) if isinstance(agent, Mixed) else np.arange(num_envs)
+    rows = agent.rows(num_envs) if isinstance(agent, MixedPlayer) else np.arange(num_envs)
     wanted = np.zeros(num_envs, np.int64)
     wanted[rows] = quotas(episodes, len(rows))
     counted = np.zeros(num_envs, np.int64)
-    seen = env.reset(noise.env_seeds(seed, 0, num_envs, noise.Stream.EVALUATION_ENV_SEEDS))
-    done, start, totals, t = np.zeros(num_envs, bool), np.ones(num_envs, bool), no_totals(num_envs), 0
+    policy_input = env.reset(noise.env_seeds(seed, 0, num_envs, noise.Stream.EVALUATION_ENV_SEEDS))
+    done, episode_start, totals, t = np.zeros(num_envs, bool), np.ones(num_envs, bool), zero_totals(num_envs), 0
     carry: Tree = agent.carry(num_envs)
     same_step = getattr(env, "same_step", False)
     while (counted < wanted).any() and not stop:
-        actions, carry = agent.act(t, seen, start, carry)
+        actions, carry = agent.act(t, policy_input, episode_start, carry)
         step = env.step(actions)
-        told = {name: numbers[None] for name, numbers in getattr(env, "told", {}).items()}
-        totals, ended = fold_episodes(totals, step.raw_reward[None], step.episode_over[None], ~done[None], told)
+        episode_info = {name: numbers[None] for name, numbers in getattr(env, "episode_info", {}).items()}
+        totals, ended = accumulate_episodes(
+            totals, step.raw_reward[None], step.episode_over[None], ~done[None], episode_info
+        )
         for episode in ended:
             if counted[episode.env] < wanted[episode.env]:
                 counted[episode.env] += 1
                 yield episode._replace(step=t * num_envs + episode.step)
         ends = step.terminated | step.truncated
-        start, done = (ends, np.zeros_like(ends)) if same_step else (done, ends)
-        seen, t = step.seen, t + 1
-        if t % LONG == 0 and not counted.any():
-            say(f"{t:,} steps, and no episode has ended: does this environment have a time limit?")
+        episode_start, done = (ends, np.zeros_like(ends)) if same_step else (done, ends)
+        policy_input, t = step.policy_input, t + 1
+        if t % LONG_EPISODE_STEPS == 0 and not counted.any():
+            print_status(f"{t:,} steps, and no episode has ended: does this environment have a time limit?")

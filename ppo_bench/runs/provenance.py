@@ -12,8 +12,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ppo_bench.common.own_code import loaded_own_code
-from ppo_bench.tuning.cores import cores_here
+from ppo_bench.common.user_code import loaded_user_code
+from ppo_bench.tuning.cores import num_available_cores
 from ppo_bench.tuning.machine import cpu_model, gpu_model, memory_bytes
 
 PACKAGES = (
@@ -73,13 +73,13 @@ def provenance(objects: Iterable[str] = ()) -> dict[str, Any]:
     return {
         "versions": {"python": platform.python_version()} | {name: version_of(name) for name in packages},
         "git_commit": _git_commit(),
-        "own_code": loaded_own_code(),
+        "own_code": loaded_user_code(),
         "variables": VARIABLES,
         "hardware": {
             "cpu": cpu_model(),
             "cores": os.cpu_count(),
             # Lower for a job of a sweep whose jobs run side by side: its speeds are not those of a run alone.
-            "cores_available": cores_here(),
+            "cores_available": num_available_cores(),
             "jobs_at_once": int(os.environ.get(JOBS_AT_ONCE, "1")),
             "memory_gib": round(memory_bytes() / 2**30),
             "gpu": gpu_model(),

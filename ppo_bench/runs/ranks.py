@@ -14,16 +14,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
 
-from ppo_bench.common.cli import is_one_line
-from ppo_bench.common.errors import Failed, Interrupted, Lost, one_line
-from ppo_bench.common.launched import become_rank
-from ppo_bench.common.stopping import STOP_SIGNALS, stop_signals_withheld
+from ppo_bench.common.cli import is_user_error
+from ppo_bench.common.errors import RankLostError, RunError, RunInterrupted, one_line
+from ppo_bench.common.rank_info import set_rank_variables
+from ppo_bench.common.stopping import STOP_SIGNALS, defer_stop_signals
 
 GRACE_SECONDS = 5.0
 """Time for the others to end when a rank has failed, before SIGTERM, and once more before SIGKILL."""
 
 
-class RankFailed(Failed):
+class RankFailed(RunError):
     """The end of a rank that could not say why, such as by SIGKILL."""
 
 
@@ -39,8 +39,8 @@ def run_ranks(count: int, function: Callable[..., Any], *arguments: Any) -> Any:
         store = str(Path(folder, "store"))
         processes: list[int] = []
         try:
-            with _passed_on(processes):
-                with stop_signals_withheld():  # each rank receives them once it can
+            with _forward_signals(processes):
+                with defer_stop_signals():  # each rank receives them once it can
                     ranks = spawn(_run_rank, (count, store, ended, function, arguments), nprocs=count, join=False)
                     processes += ranks.pids()
                 while not ranks.join(timeout=1.0, grace_period=GRACE_SECONDS):
@@ -51,29 +51,29 @@ def run_ranks(count: int, function: Callable[..., Any], *arguments: Any) -> Any:
                 raise RankFailed(f"the process of device {error.error_index} of {count} {how}") from error
         outcome = ended.get()
     if isinstance(outcome, Exception):
-        raise Failed(str(outcome)) if isinstance(outcome, Lost) else outcome
+        raise RunError(str(outcome)) if isinstance(outcome, RankLostError) else outcome
     return outcome
 
 
 def _run_rank(
     rank: int, count: int, store: str, ended: SimpleQueue[Any], function: Callable[..., Any], arguments: tuple[Any, ...]
 ) -> None:
-    become_rank(rank, count, store)
+    set_rank_variables(rank, count, store)
     try:
         _stop_at_once_on_signals()
         outcome = function(*arguments)
         if rank == 0:
             ended.put(outcome)
     except KeyboardInterrupt:
-        _end(ended, Interrupted("stopped at once"))
+        _exit_with(ended, RunInterrupted("stopped at once"))
     except Exception as error:
-        if is_one_line(error):
-            _end(ended, error)
+        if is_user_error(error):
+            _exit_with(ended, error)
         traceback.print_exc()
-        _end(ended, RankFailed(f"device {rank} of {count}: {type(error).__name__}: {one_line(error)}"))
+        _exit_with(ended, RankFailed(f"device {rank} of {count}: {type(error).__name__}: {one_line(error)}"))
 
 
-def _end(ended: SimpleQueue[Any], error: Exception) -> NoReturn:
+def _exit_with(ended: SimpleQueue[Any], error: Exception) -> NoReturn:
     ended.put(error)
     os._exit(1)  # an orderly exit of libraries would wait for the other ranks, or abort
 
@@ -92,7 +92,7 @@ def _stop_at_once_on_signals() -> None:
 
 
 @contextmanager
-def _passed_on(processes: list[int]) -> Iterator[None]:
+def _forward_signals(processes: list[int]) -> Iterator[None]:
     """A context in which stop signals go to `processes`; the first SIGINT as SIGTERM.
 
     A terminal sends Ctrl-C to the ranks, too, and a second SIGINT would stop them at once.

@@ -20,12 +20,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from ppo_bench.common.errors import ConfigError, Failed, FailedRuns, Interrupted, one_line
+from ppo_bench.common.errors import ConfigError, FailedRuns, RunError, RunInterrupted, one_line
 from ppo_bench.common.files import is_complete, make_folder, read_json
 from ppo_bench.common.locks import lock
 from ppo_bench.common.rows import last_rows, read_rows
 
-FILES = ("run.json", "result.json", "metrics.jsonl", "episodes.jsonl")
+RUN_FILES = ("run.json", "result.json", "metrics.jsonl", "episodes.jsonl")
 """Files of a run; a folder with any of them is a run folder."""
 EVALUATION_COLUMNS = ("evaluation_return_greedy", "evaluation_return_sampled")
 """Columns of metrics.jsonl if `evaluation.every_iterations` is above 0: mean returns of whole episodes."""
@@ -35,15 +35,15 @@ RECENT_EPISODES = 100
 """Number of episodes whose mean return a run's summary gives, the last of the training."""
 COMPILING_ITERATIONS = 3
 """Iterations at the start of a training in which programs may be compiled."""
-ERROR = "error.txt"
-LOCK = ".lock"
+ERROR_FILE = "error.txt"
+LOCK_FILE = ".lock"
 """The file in a run's folder that its training holds a lock of."""
 LOCK_TRIES = 3
-"""Attempts to lock the folder: `in_use` of another process may hold the lock for a moment."""
+"""Attempts to lock the folder: `is_in_use` of another process may hold the lock for a moment."""
 
 
 @contextmanager
-def own_folder(folder: Path, position: int = 0) -> Iterator[None]:
+def lock_run_folder(folder: Path, position: int = 0) -> Iterator[None]:
     """Create the run's folder and lock it for this process. Raises `ConfigError` if it is read-only or in use.
 
     `position` is that of the run among those that a program trains; the failure of another is not kept in this folder.
@@ -53,7 +53,7 @@ def own_folder(folder: Path, position: int = 0) -> Iterator[None]:
     make_folder(folder)
     make_folder(folder / "checkpoints")
     try:
-        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)  # less what the umask takes
+        descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o666)  # less what the umask takes
     except OSError as error:
         raise ConfigError(f"cannot write to {folder}: {error.strerror}; choose another folder by outputs=") from error
     try:
@@ -70,21 +70,21 @@ def own_folder(folder: Path, position: int = 0) -> Iterator[None]:
             time.sleep(0.1)
         if not took:
             raise ConfigError(f"{folder} is being trained by another process: wait for it, or stop it")
-        with _error_kept(folder / ERROR, position):
+        with _error_file(folder / ERROR_FILE, position):
             try:
                 yield
             except ConfigError:
                 if new:
                     with suppress(OSError):
                         (folder / "checkpoints").rmdir()
-                        (folder / LOCK).unlink()
+                        (folder / LOCK_FILE).unlink()
                 raise
     finally:
         os.close(descriptor)
 
 
 @contextmanager
-def _error_kept(path: Path, position: int) -> Iterator[None]:
+def _error_file(path: Path, position: int) -> Iterator[None]:
     """Writes the error that leaves the context to a file that it removes first.
 
     A stop on request is none, nor is a `ConfigError`, which leaves everything as it is, nor the failure of other runs.
@@ -92,10 +92,10 @@ def _error_kept(path: Path, position: int) -> Iterator[None]:
     path.unlink(missing_ok=True)
     try:
         yield
-    except (Interrupted, ConfigError):
+    except (RunInterrupted, ConfigError):
         raise
     except (Exception, SystemExit) as error:
-        said = str(error) if isinstance(error, Failed) else f"{type(error).__name__}: {error}"
+        said = str(error) if isinstance(error, RunError) else f"{type(error).__name__}: {error}"
         if isinstance(error, FailedRuns):
             said = error.reasons.get(position, "")
         with suppress(OSError):  # such as a full disk, of which the error itself speaks
@@ -107,12 +107,12 @@ def _error_kept(path: Path, position: int) -> Iterator[None]:
 def error_of(folder: Path) -> str | None:
     """Why the last training of an unfinished run failed; None if it has not, or was killed."""
     try:
-        return one_line((folder / ERROR).read_text(encoding="utf-8", errors="replace"))
+        return one_line((folder / ERROR_FILE).read_text(encoding="utf-8", errors="replace"))
     except OSError:
         return None
 
 
-def recorded(folder: Path) -> dict[str, Any]:
+def read_run_json(folder: Path) -> dict[str, Any]:
     """The run.json of a run. Raises `ConfigError` if it is missing, damaged or something else."""
     about = read_json(folder / "run.json")
     if not all(isinstance(about.get(part), dict) for part in ("config", "versions", "hardware", "execution")):
@@ -120,7 +120,7 @@ def recorded(folder: Path) -> dict[str, Any]:
     return about
 
 
-def run_folders(folder: Path, signs: Sequence[str] = FILES) -> Iterator[Path]:
+def run_folders(folder: Path, signs: Sequence[str] = RUN_FILES) -> Iterator[Path]:
     """The run folders in or below `folder`, which hold any of `signs`. Hidden folders are not searched."""
     for path, folders, files in os.walk(folder):
         if any(name in signs for name in (*files, *folders)):
@@ -129,10 +129,10 @@ def run_folders(folder: Path, signs: Sequence[str] = FILES) -> Iterator[Path]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
 
 
-def in_use(folder: Path) -> bool:
+def is_in_use(folder: Path) -> bool:
     """Whether a process is training in `folder`."""
     try:
-        descriptor = os.open(folder / LOCK, os.O_RDONLY)
+        descriptor = os.open(folder / LOCK_FILE, os.O_RDONLY)
     except OSError:
         return False
     try:

@@ -10,27 +10,27 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from ppo_bench.common.errors import ConfigError, Failed, FailedRuns, Interrupted
+from ppo_bench.common.errors import ConfigError, FailedRuns, RunError, RunInterrupted
 from ppo_bench.common.files import is_complete
-from ppo_bench.common.launched import launched
-from ppo_bench.common.progress import say
+from ppo_bench.common.progress import print_status
+from ppo_bench.common.rank_info import read_rank_info
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
-from ppo_bench.envs.observed import make_env
+from ppo_bench.envs.observation_selection import make_env
 from ppo_bench.runners import checkpoint
-from ppo_bench.runners.base import Peers, Runner
+from ppo_bench.runners.base import ProcessGroup, Runner
 from ppo_bench.runners.seeds import OneSeed
 from ppo_bench.runs.advice import advice
-from ppo_bench.runs.finished import report_finished
-from ppo_bench.runs.group import SharedRunner, shared
-from ppo_bench.runs.kept import kept_so_far
+from ppo_bench.runs.callbacks import Callbacks, Listener
+from ppo_bench.runs.completed_runs import report_completed_run
+from ppo_bench.runs.distributed import DistributedRunner, all_gather_object
+from ppo_bench.runs.interruption import describe_newest_checkpoint
 from ppo_bench.runs.loop import run_iterations
-from ppo_bench.runs.pauses import Listener, Pauses
 from ppo_bench.runs.provenance import provenance
-from ppo_bench.runs.record import Record
-from ppo_bench.runs.results import ERROR, error_of, own_folder
-from ppo_bench.runs.starts import SeedRun, Start, leading, start_of
-from ppo_bench.runs.trackers.tracking import Tracking
+from ppo_bench.runs.results import ERROR_FILE, error_of, lock_run_folder
+from ppo_bench.runs.resume import SeedRun, StartingPoint, runs_to_advance, starting_point_of
+from ppo_bench.runs.run_writer import RunWriter
+from ppo_bench.runs.trackers.tracking import Trackers
 
 
 def build_runner(config: Config) -> Runner[Any]:
@@ -41,12 +41,12 @@ def build_runner(config: Config) -> Runner[Any]:
 def _build(config: Config, runner: Any) -> tuple[Any, list[str], VectorEnv | GraphEnv]:
     """The runner, warnings to print when a training starts, not when it resumes, and the environments."""
     if config.processes > 1:
-        shares = SharedRunner(config)
+        shares = DistributedRunner(config)
         return shares, list(advice(config, shares.env)), shares.env
-    config.framework.begin(len(config.of_each_run()), config.tuning, config.devices_here)
+    config.framework.configure_process(len(config.of_each_run()), config.tuning, config.devices_here)
     env = make_env(config.backend, config.task)
     try:
-        return runner(config.problem(env)), list(advice(config, env)), env
+        return runner(config.training_spec(env)), list(advice(config, env)), env
     except BaseException:
         env.close()
         raise
@@ -56,11 +56,11 @@ def train(config: Config, started_at: float, on_iteration: Listener | None = Non
     """Train every run to the end, from its newest checkpoint if there is one; returns the runs' folders.
 
     `started_at` is the `time.perf_counter()` of the program's start. What `on_iteration` raises ends the training.
-    Raises `Failed` at the end if some runs have failed, and `Interrupted` on the signals of
+    Raises `RunError` at the end if some runs have failed, and `RunInterrupted` on the signals of
     `ppo_bench/common/stopping.py`.
     """
     runs = [SeedRun(*each) for each in zip(config.of_each_run(), config.folders, strict=True)]
-    if config.processes > 1 and launched():
+    if config.processes > 1 and read_rank_info():
         _train_runs(config, runs, started_at, on_iteration)
         return config.folders if config.rank == 0 else []
     if config.processes > 1 and on_iteration:
@@ -73,11 +73,13 @@ def train(config: Config, started_at: float, on_iteration: Listener | None = Non
     stopped = False
     while todo := [run for run in runs if run.folder not in failed and not is_complete(run.folder)]:
         if stopped:
-            raise Interrupted(f"stopped with {len(todo)} of {len(runs)} runs left; the same command goes on with them")
+            raise RunInterrupted(
+                f"stopped with {len(todo)} of {len(runs)} runs left; the same command goes on with them"
+            )
         if failed:
-            say(f"going on with {len(todo)} of {len(runs)} runs")
+            print_status(f"going on with {len(todo)} of {len(runs)} runs")
         # Failed runs come last: they will most likely fail again, and set the others back.
-        together = leading([run for run in todo if not error_of(run.folder)] or todo)
+        together = runs_to_advance([run for run in todo if not error_of(run.folder)] or todo)
         try:
             if config.processes > 1:
                 stopped = _train_on_ranks(config, together, started_at)
@@ -88,13 +90,15 @@ def train(config: Config, started_at: float, on_iteration: Listener | None = Non
                 raise
             failed |= {together[position].folder: together[position] for position in error.reasons}
             for reason in error.reasons.values():
-                say(reason)
+                print_status(reason)
         if failed:
             gc.collect()  # the failed program
         started_at = time.perf_counter()
     if failed:
         names = ", ".join(run.config.named for run in failed.values())
-        raise Failed(f"{len(failed)} of {len(runs)} runs failed: {names}; {ERROR} in the folder of each says why")
+        raise RunError(
+            f"{len(failed)} of {len(runs)} runs failed: {names}; {ERROR_FILE} in the folder of each says why"
+        )
     return [run.folder for run in runs]
 
 
@@ -102,13 +106,13 @@ def _report(config: Config, finished: Sequence[SeedRun]) -> None:
     """Say what has come of finished runs, and log each, whole, to the trackers that have not logged it."""
     now = provenance(config.trained_objects) if finished else {}
     for run in finished:
-        report_finished(*run, now)
+        report_completed_run(*run, now)
         new = {name: each for name, each in config.trackers.items() if not (run.folder / name).exists()}
-        Tracking(new, run.folder).finish()
+        Trackers(new, run.folder).finish()
 
 
 @contextmanager
-def _first_iteration_uncollected() -> Iterator[None]:
+def _gc_disabled_in_first_iteration() -> Iterator[None]:
     """Disables garbage collection until the first iteration has finished, and then for the objects made until then.
 
     The objects of imports, tracing and compilation stay alive; repeated scans of them cost time and free nothing.
@@ -128,76 +132,76 @@ def _train_on_ranks(config: Config, runs: Sequence[SeedRun], started_at: float) 
     try:
         return bool(run_ranks(config.processes, _train_runs, config, runs, started_at, None))
     except RankFailed as error:
-        raise Failed(f"{error}; {kept_so_far(runs[0].folder)}") from error
+        raise RunError(f"{error}; {describe_newest_checkpoint(runs[0].folder)}") from error
 
 
-@_first_iteration_uncollected()
+@_gc_disabled_in_first_iteration()
 def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float, on_iteration: Listener | None) -> bool:
     """Train runs together to the end; whether a stop was requested in their last iteration.
 
     Trains nothing if other processes or damaged checkpoints have meanwhile left other runs to train together. Of the
     ranks of a training, each calls this, and rank 0 alone uses the runs' folders.
     """
-    peers: Peers | None = None
+    process_group: ProcessGroup | None = None
     if config.trains_several:
         own = [run.config.own for run in runs]
         runner, warnings, env = _build(config, functools.partial(config.framework.seeds_runner, own=own))
     else:
         built, warnings, env = _build(config, config.framework.runner)
         runner = OneSeed(built)
-        peers = built.peers if isinstance(built, SharedRunner) else None
-    pauses = Pauses([run.config for run in runs], on_iteration, peers)
+        process_group = built.process_group if isinstance(built, DistributedRunner) else None
+    callbacks = Callbacks([run.config for run in runs], on_iteration, process_group)
     try:
         with ExitStack() as stack:
-            begins = None
+            starting_point = None
             if config.rank == 0:
                 for position, run in enumerate(runs):
-                    stack.enter_context(own_folder(run.folder, position))
-                begins = _start(config, runs)
-            begins = shared(peers, begins)[0]
-            if begins is None:
+                    stack.enter_context(lock_run_folder(run.folder, position))
+                starting_point = _find_starting_point(config, runs)
+            starting_point = all_gather_object(process_group, starting_point)[0]
+            if starting_point is None:
                 return False
-            state = begins.state(runs, runner)
+            state = starting_point.state(runs, runner)
             if config.rank > 0:
                 with suppress(FailedRuns):  # rank 0 says so
-                    run_iterations(config, runner, state, begins.loops[0].iteration, [], pauses)
+                    run_iterations(config, runner, state, starting_point.loops[0].iteration, [], callbacks)
                 return False
-            begins.go_back(runs)
-            for line in () if begins.resumes else warnings:
-                say(line)
+            starting_point.go_back(runs)
+            for line in () if starting_point.resumes else warnings:
+                print_status(line)
             made_by = provenance(config.trained_objects) | {"execution": dict(runner.execution)}
             actions = config.network_for(env).actions
-            action_size = 0 if actions.choices else actions.lanes
-            records = [
-                Record(run.config, run.folder, loop, made_by, not begins.resumes, len(runs), action_size)
-                for run, loop in zip(runs, begins.loops, strict=True)
+            action_size = 0 if actions.choices else actions.action_dim
+            writers = [
+                RunWriter(run.config, run.folder, loop, made_by, not starting_point.resumes, len(runs), action_size)
+                for run, loop in zip(runs, starting_point.loops, strict=True)
             ]
-            del begins  # frees the memory of checkpoints
-            for record in records:
-                stack.enter_context(record.tracked())
-            say(_where(records[0], runner.execution, config.framework.compiles))
+            del starting_point  # frees the memory of checkpoints
+            for writer in writers:
+                stack.enter_context(writer.open_trackers())
+            print_status(_describe_device(writers[0], runner.execution, config.framework.compiles))
             setup_seconds = time.perf_counter() - started_at
-            return run_iterations(config, runner, state, records[0].loop.iteration, records, pauses, setup_seconds)
+            return run_iterations(config, runner, state, writers[0].loop.iteration, writers, callbacks, setup_seconds)
     finally:
         try:
-            pauses.close()
+            callbacks.close()
         finally:
             runner.close()
 
 
-def _start(config: Config, runs: Sequence[SeedRun]) -> Start | None:
+def _find_starting_point(config: Config, runs: Sequence[SeedRun]) -> StartingPoint | None:
     """Where runs begin, whose folders are this process's; None if they are not to be trained together, after all."""
     finished = [run for run in runs if is_complete(run.folder)]  # perhaps since they were chosen
     _report(config, finished)
-    newest = [checkpoint.load_newest(run.folder / "checkpoints", say) for run in runs]
-    return None if finished or len(leading(runs)) < len(runs) else start_of(runs, newest)
+    newest = [checkpoint.load_newest(run.folder / "checkpoints", print_status) for run in runs]
+    return None if finished or len(runs_to_advance(runs)) < len(runs) else starting_point_of(runs, newest)
 
 
-def _where(record: Record, execution: Mapping[str, object], compiles: bool) -> str:
+def _describe_device(writer: RunWriter, execution: Mapping[str, object], compiles: bool) -> str:
     """The run's folder, and the device and threads that it trains on, as one line."""
     count = execution.get("threads", 0)
     threads = f", {count} thread{'s' if count != 1 else ''}" if count else ""
     first = "; the first iteration compiles" if compiles else ""
     device, devices = str(execution.get("gpu", execution["device"])), execution.get("devices", 1)
     where = device if devices == 1 else f"{devices} x {device.partition(':')[0]}"
-    return f"{record.folder}, on {where}{threads}{first}"
+    return f"{writer.folder}, on {where}{threads}{first}"

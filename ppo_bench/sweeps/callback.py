@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ppo_bench.common.files import read_json
-from ppo_bench.common.progress import say
+from ppo_bench.common.progress import print_status
 from ppo_bench.sweeps.job import OUTCOME, Outcome
 from ppo_bench.sweeps.preflight import check_jobs
 
@@ -61,4 +61,4 @@ def print_table(outcomes: Sequence[Outcome]) -> None:
     console = Console(stderr=True)
     (console if console.is_terminal else Console(stderr=True, width=200)).print(table)
     states = [outcome.state for outcome in outcomes]
-    say(", ".join(f"{states.count(state)} {state}" for state in STATES))
+    print_status(", ".join(f"{states.count(state)} {state}" for state in STATES))

@@ -17,13 +17,13 @@ from omegaconf import DictConfig, OmegaConf
 
 from ppo_bench.common.errors import ConfigError, one_line
 from ppo_bench.common.files import are_complete, first_unfinished, write_json
-from ppo_bench.common.progress import say
+from ppo_bench.common.progress import print_status
 from ppo_bench.configuration.load import config_dir, job_config
 from ppo_bench.runs.provenance import JOBS_AT_ONCE
-from ppo_bench.runs.results import final_return, in_use
+from ppo_bench.runs.results import final_return, is_in_use
 from ppo_bench.sweeps.child import train_in_process
 from ppo_bench.sweeps.slurm.commands import requeue
-from ppo_bench.tuning.cores import cores_of_process
+from ppo_bench.tuning.cores import available_cores
 
 OUTCOME = "outcome.json"
 """Name of the file with a job's outcome, in the job's folder."""
@@ -52,7 +52,7 @@ def run_job(composed: DictConfig) -> float | None:
     """
     hydra: Any = HydraConfig.get()
     words: Any = OmegaConf.to_container(hydra.overrides.task)
-    say(f"job {hydra.job.num}: {' '.join(words)}")
+    print_status(f"job {hydra.job.num}: {' '.join(words)}")
     try:
         outcome = _outcome(composed, words)
     except Exception as error:  # such as wrong values that a sweeper has chosen
@@ -61,7 +61,7 @@ def run_job(composed: DictConfig) -> float | None:
     write_json(Path(hydra.runtime.output_dir) / OUTCOME, outcome._asdict())
     value = outcome.final_return_mean
     shown = outcome.error or ("no episode ended" if value is None else f"final_return_mean {value:.2f}")
-    say(f"job {hydra.job.num}: {outcome.state}, {shown}")
+    print_status(f"job {hydra.job.num}: {outcome.state}, {shown}")
     return value
 
 
@@ -69,9 +69,9 @@ def _outcome(composed: DictConfig, words: list[str]) -> Outcome:
     config = job_config(composed)
     folders, state = config.folders, "done"
     for folder in folders:
-        if in_use(folder):
-            say(f"waiting for {folder}, which is being trained by another process")
-        while in_use(folder):  # perhaps for a sweep that was killed
+        if is_in_use(folder):
+            print_status(f"waiting for {folder}, which is being trained by another process")
+        while is_in_use(folder):  # perhaps for a sweep that was killed
             time.sleep(POLL_SECONDS)
     if are_complete(folders):
         state = "skipped"
@@ -102,6 +102,6 @@ def _at_once(launcher: Any) -> int:
     """Number of jobs that a launcher runs at the same time on a machine, at most."""
     if launcher._target_.endswith("BasicLauncher") or os.environ.get("SUBMITIT_EXECUTOR") == "slurm":
         return 1
-    cores = len(cores_of_process())
+    cores = len(available_cores())
     asked = int(launcher.get("n_jobs", cores))
     return asked if asked > 0 else cores

@@ -12,7 +12,7 @@ from ppo_bench.common.files import are_complete
 from ppo_bench.configuration.compose import config_loader, without_hydra
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import composed_config
-from ppo_bench.envs.observed import make_env
+from ppo_bench.envs.observation_selection import make_env
 from ppo_bench.sweeps.expand import expand, swept_words
 
 
@@ -42,7 +42,7 @@ def check_environments(configs: Iterable[Config]) -> None:
     seen, before = set(), dict(os.environ)
     try:
         for config in configs:
-            task = config.task.alone()
+            task = config.task.with_one_env()
             what = repr((config.backend, task))
             if what in seen:
                 continue
@@ -50,7 +50,7 @@ def check_environments(configs: Iterable[Config]) -> None:
             if not config.backend.in_graph:
                 env = make_env(config.backend, task)
                 env.close()
-                config.problem(env)
+                config.training_spec(env)
     finally:  # physics and graphics libraries may have set environment variables, which the runs must not inherit
         os.environ.clear()
         os.environ.update(before)

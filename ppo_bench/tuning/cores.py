@@ -8,18 +8,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-def cores_of_process() -> list[int]:
+def available_cores() -> list[int]:
     """The cores that this process may use."""
     return sorted(os.sched_getaffinity(0))
 
 
-def cores_here() -> int:
+def num_available_cores() -> int:
     """Number of cores that this process may use."""
-    return len(cores_of_process())
+    return len(available_cores())
 
 
 @contextmanager
-def keep_to_cores(cores: list[int]) -> Iterator[None]:
+def cpu_affinity(cores: list[int]) -> Iterator[None]:
     """Keep the calling thread, and the threads and processes that it starts meanwhile, to `cores`."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
@@ -29,8 +29,8 @@ def keep_to_cores(cores: list[int]) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def part_of_cores(index: int, count: int) -> list[int]:
+def shard_of_cores(index: int, count: int) -> list[int]:
     """The cores of one of `count` processes that divide those of this one; all of them where there are fewer."""
-    cores = cores_of_process()
+    cores = available_cores()
     size = len(cores) // count
     return cores[index * size : (index + 1) * size] if size else cores

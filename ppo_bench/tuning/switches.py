@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ppo_bench.common.values import younger
+from ppo_bench.common.values import added_field
 
 
 @dataclass(frozen=True)
 class Tuning:
     """The keys of the group `tuning`; conf/tuning/on.yaml explains them."""
 
-    keep_freed_memory: bool = younger(True)
+    keep_freed_memory: bool = added_field(True)
     """See `freed_memory.py`."""
-    sleep_idle_threads: bool = younger(True)
+    sleep_idle_threads: bool = added_field(True)
     """See `idle_threads.py`."""
-    follow_caller: bool = younger(True)
+    follow_caller: bool = added_field(True)
     """See `follow.py`."""
-    convolve_by_products: bool = younger(True)
+    convolve_by_products: bool = added_field(True)
     """See `jax_convolutions.py`."""
 
 

@@ -18,7 +18,7 @@ from ppo_bench.commands.bench.programs import labels, load, runnable, schema
 from ppo_bench.commands.bench.report import bench_file, report
 from ppo_bench.commands.bench.trace import trace
 from ppo_bench.commands.bench.worker import Program, in_turn
-from ppo_bench.common.cli import Parser, overrides_of
+from ppo_bench.common.cli import Parser, parse_overrides
 from ppo_bench.common.errors import require
 from ppo_bench.configuration.config import Config
 from ppo_bench.sweeps.expand import expand
@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> int:
         return compare(arguments[1:])
     parser = Parser("python -m ppo_bench.bench", description=__doc__)
     parser.add_overrides("as for a sweep; and workload=canonical,throughput rounds=5")
-    overrides = overrides_of(parser.parse_intermixed_args(arguments))
+    overrides = parse_overrides(parser.parse_intermixed_args(arguments))
     require("torch", "torch", "the limits of the machine")
     asked = schema(load(expand(overrides)[0]))
     groups: dict[tuple[str, str], list[tuple[list[str], Config]]] = {}

@@ -67,8 +67,8 @@ def _arithmetic(config: Config) -> Generator[Arithmetic, None, None]:
         array.requires_grad_(network.sequences)
 
     def forward() -> Any:
-        head, values, _ = network.forward(ops, params, obs, carry, start)
-        return head[0].sum() + values.sum()
+        policy_outputs, values, _ = network.forward(ops, params, obs, carry, start)
+        return policy_outputs[0].sum() + values.sum()
 
     def both() -> None:
         forward().backward()

@@ -12,10 +12,10 @@ import numpy as np
 from ppo_bench.commands.bench.training import WARM_UP_ITERATIONS, StartUp, TimedEnv, Training, start_training
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
-from ppo_bench.envs.observed import make_env
+from ppo_bench.envs.observation_selection import make_env
 from ppo_bench.envs.random_play import random_actions
 from ppo_bench.mathematics import noise
-from ppo_bench.mathematics.arrays import under
+from ppo_bench.mathematics.arrays import select_prefix
 from ppo_bench.mathematics.precision import PRECISIONS
 
 
@@ -73,14 +73,14 @@ def _inference(config: Config, training: Training) -> Callable[[], float]:
     arrays, network = training.runner.export(training.state), training.network
     policy = config.framework.policy(network, arrays, config.root.precision, config.root.device, config.tuning)
     obs = np.zeros((config.ppo.num_envs, *network.input_shape), np.uint8 if network.uint8 else np.float32)
-    start = np.zeros(config.ppo.num_envs, bool)
-    carry = under("envs.carry", arrays)
-    policy(obs, start, carry)
+    episode_start = np.zeros(config.ppo.num_envs, bool)
+    carry = select_prefix("envs.carry", arrays)
+    policy(obs, episode_start, carry)
 
     def infer() -> float:
         started = time.perf_counter()
         for _ in range(config.ppo.num_steps):
-            policy(obs, start, carry)
+            policy(obs, episode_start, carry)
         return time.perf_counter() - started
 
     return infer
@@ -107,13 +107,13 @@ def _alone(config: Config, graphs: bool) -> Callable[[], float]:
 
 
 def _alone_on_host(env: VectorEnv, seeds: Sequence[int], steps: int, rng: np.random.Generator) -> Callable[[], float]:
-    timed, seen = TimedEnv(env), env.reset(seeds)
+    timed, policy_input = TimedEnv(env), env.reset(seeds)
 
     def play() -> float:
-        nonlocal seen
+        nonlocal policy_input
         timed.stepping_seconds = 0.0
         for _ in range(steps):
-            seen = timed.step(random_actions(env, rng, seen.legal)).seen
+            policy_input = timed.step(random_actions(env, rng, policy_input.action_mask)).policy_input
         return timed.stepping_seconds
 
     return play
@@ -127,18 +127,18 @@ def _alone_in_jax(env: GraphEnv, seeds: Sequence[int], actions: np.ndarray, conf
 
     device = pick_device(config.root.device, PRECISIONS[config.root.precision])
     with jax.default_device(device):
-        start = env.reset(seeds)
+        result = env.reset(seeds)
 
     def step(state: Any, actions: Any) -> Any:
-        envs, legal = state
-        if legal is not None:  # the next legal choice
-            distances = (jnp.arange(legal.shape[-1]) - actions[:, None]) % legal.shape[-1]
-            actions = jnp.where(legal, distances, legal.shape[-1]).argmin(-1)
-        envs, given = start.step(envs, actions)
-        return (envs, given.legal), given
+        envs, action_mask = state
+        if action_mask is not None:  # the next legal choice
+            distances = (jnp.arange(action_mask.shape[-1]) - actions[:, None]) % action_mask.shape[-1]
+            actions = jnp.where(action_mask, distances, action_mask.shape[-1]).argmin(-1)
+        envs, given = result.step(envs, actions)
+        return (envs, given.action_mask), given
 
     program = jax.jit(lambda state: jax.lax.scan(step, state, actions))
-    state = start.state, start.seen.legal
+    state = result.state, result.policy_input.action_mask
 
     def play() -> float:
         nonlocal state
@@ -155,31 +155,31 @@ def _alone_in_torch(
 ) -> Callable[[], float]:
     import torch
 
-    from ppo_bench.runners.cuda_graphs import Recordable, Replayed
+    from ppo_bench.runners.cuda_graphs import Capturable, GraphedCallable
     from ppo_bench.runners.frameworks import Torch
     from ppo_bench.runners.torch_device import pick_device
 
     assert isinstance(config.framework, Torch)
     device = pick_device(config.root.device, PRECISIONS[config.root.precision])
-    assert env.reset_over
-    start = env.reset_over(torch, seeds, device=device)
+    assert env.reset_with_xp
+    result = env.reset_with_xp(torch, seeds, device=device)
     # Steps of the user's own environments are neither compiled nor recorded in training.
     compiler = None if env.same_step else config.framework.compiler()
-    step = compiler(start.step) if compiler else start.step
+    step = compiler(result.step) if compiler else result.step
     on_device = torch.from_numpy(actions).to(device)
 
     def rollout(fixed: Any, *inputs: torch.Tensor) -> Any:
-        state = start.draw(fixed[0], len(actions))
+        state = result.draw(fixed[0], len(actions))
         for row in inputs[0]:
             state, given = step(state, row)
         return given.terminated
 
-    function: Recordable = Replayed(rollout) if graphs and not env.same_step else rollout
+    function: Capturable = GraphedCallable(rollout) if graphs and not env.same_step else rollout
 
     @torch.inference_mode()
     def play() -> float:
         started = time.perf_counter()
-        function((start.state,), on_device)
+        function((result.state,), on_device)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         return time.perf_counter() - started

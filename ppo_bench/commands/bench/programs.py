@@ -10,11 +10,11 @@ from hydra.core.config_store import ConfigStore
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.paths import CONF
-from ppo_bench.common.progress import say
+from ppo_bench.common.progress import print_status
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
 from ppo_bench.configuration.schema import RootSchema
-from ppo_bench.envs.observed import make_env
+from ppo_bench.envs.observation_selection import make_env
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.sweeps.expand import expand
 
@@ -97,7 +97,7 @@ def runnable(overrides: list[str]) -> list[tuple[list[str], Config]]:
                 except ConfigError as reason:
                     if chosen & CHOICES and len(jobs) == 1:
                         raise
-                    say(f"left out: {reason}")
+                    print_status(f"left out: {reason}")
                     continue
                 found.append((words, config))
     if not found:

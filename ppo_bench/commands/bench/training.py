@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ppo_bench.configuration.config import Config
-from ppo_bench.envs.base import GraphEnv, Seen, Step, VectorEnv
-from ppo_bench.envs.observed import make_env
+from ppo_bench.envs.base import EnvStep, GraphEnv, PolicyInput, VectorEnv
+from ppo_bench.envs.observation_selection import make_env
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.runners.base import Runner
-from ppo_bench.runs.group import SharedRunner
+from ppo_bench.runs.distributed import DistributedRunner
 from ppo_bench.tuning.machine import peak_memory_bytes
 
 WARM_UP_ITERATIONS = 2
@@ -47,11 +47,11 @@ class TimedEnv:
         self.stepping_seconds = 0.0
         self.last_ended = 0.0
 
-    def reset(self, seeds: Sequence[int]) -> Seen:
+    def reset(self, seeds: Sequence[int]) -> PolicyInput:
         """See `VectorEnv.reset`."""
         return self._env.reset(seeds)
 
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         """See `VectorEnv.step`."""
         started = time.perf_counter()
         step = self._env.step(actions)
@@ -77,16 +77,16 @@ class Training:
         self._at_once = config.framework.iterations_per_call
         self.timed = None
         if config.processes > 1:
-            self.runner = runner = SharedRunner(config, ppo=hp)
-            self.network = runner.problem.network
+            self.runner = runner = DistributedRunner(config, ppo=hp)
+            self.network = runner.spec.network
         else:
-            config.framework.begin(tuning=config.tuning, devices=config.devices_here)
+            config.framework.configure_process(tuning=config.tuning, devices=config.devices_here)
             env = make_env(config.backend, config.task)
             if not isinstance(env, GraphEnv):
                 env = self.timed = TimedEnv(env)
-            problem = dataclasses.replace(config.problem(env), ppo=hp)
-            self.network = problem.network
-            self.runner = config.framework.runner(problem)
+            spec = dataclasses.replace(config.training_spec(env), ppo=hp)
+            self.network = spec.network
+            self.runner = config.framework.runner(spec)
         self.state = self.runner.init(config.root.seed)
 
     def iteration(self) -> tuple[float, float, float]:

@@ -27,14 +27,14 @@ from ppo_bench.commands.equivalence.processes import Workers, played
 from ppo_bench.commands.equivalence.report import Agreement, report
 from ppo_bench.commands.equivalence.requirements import configs_by_framework, require_no_run
 from ppo_bench.commands.equivalence.rounding import Sensitivity, Tie, sensitivity, tied_actions, ties
-from ppo_bench.common.cli import Parser, overrides_of
+from ppo_bench.common.cli import Parser, parse_overrides
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.progress import say
+from ppo_bench.common.progress import print_status
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
 from ppo_bench.configuration.schema import RootSchema, with_free_keys
 from ppo_bench.envs.base import GraphEnv
-from ppo_bench.envs.observed import make_env
+from ppo_bench.envs.observation_selection import make_env
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.sweeps.expand import expand
 
@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> int:
     """Run the comparison, print a table, write `equivalence.json` and a plot; returns 1 if frameworks differ."""
     parser = Parser("python -m ppo_bench.equivalence", description=__doc__)
     parser.add_overrides("as for a run; and mode=lockstep|free, frameworks=[a,b]")
-    overrides = overrides_of(parser.parse_intermixed_args(arguments))
+    overrides = parse_overrides(parser.parse_intermixed_args(arguments))
     if any(override.startswith("against=") for override in overrides):
         return cleanrl.main(overrides)
     device_counts = [word for word in overrides if word.startswith("devices=[") and word.endswith("]")]
@@ -87,7 +87,7 @@ def main(arguments: list[str]) -> int:
                 f"backend={config.backend.name}: recordings have reset steps, which these environments lack; compare "
                 "on another backend"
             )
-        if isinstance(env, GraphEnv) and not env.programs_last:
+        if isinstance(env, GraphEnv) and not env.is_program_cacheable:
             raise ConfigError(
                 f"backend={config.backend.name}: its environments cannot be stepped outside of their program and "
                 "recorded; use backend=envpool"
@@ -135,5 +135,5 @@ def _compare(configs: dict[str, Config], mode: str) -> Agreement:
                         workers.twin, led, tolerance.parameters, PRECISIONS[precision].parameters
                     )
             if iteration % max(1, config.num_iterations // 10) == 0:
-                say(f"iteration {iteration} of {config.num_iterations}")
+                print_status(f"iteration {iteration} of {config.num_iterations}")
     return Agreement(leader, precision, differences, found_ties, sensitivities)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppo_bench.envs.base import Step
+from ppo_bench.envs.base import EnvStep
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.base import Metrics
 
@@ -50,7 +50,7 @@ class IterationOutcome(NamedTuple):
     """The state before the iteration; leaders only."""
     after: Arrays
     metrics: Metrics
-    steps: Step | None
+    steps: EnvStep | None
     """The environments' steps, `[T, N, ...]`; leaders only."""
 
 

@@ -12,16 +12,16 @@ import numpy as np
 from ppo_bench.commands.equivalence.differences import IterationOutcome
 from ppo_bench.common.workers import RankWorkers
 from ppo_bench.configuration.config import Config
-from ppo_bench.envs.base import GraphEnv, Seen, VectorEnv
-from ppo_bench.envs.host import on_host
-from ppo_bench.envs.observed import make_env
-from ppo_bench.envs.replay import RecordingEnv, ReplayEnv, joined_steps
-from ppo_bench.mathematics.arrays import Arrays, restored
-from ppo_bench.mathematics.parts import WHOLE, Part
-from ppo_bench.runners.base import Problem, Runner
-from ppo_bench.runners.declared import env_arrays, normalization_arrays
+from ppo_bench.envs.base import GraphEnv, PolicyInput, VectorEnv
+from ppo_bench.envs.host import to_vector_env
+from ppo_bench.envs.observation_selection import make_env
+from ppo_bench.envs.replay import RecordingEnv, ReplayEnv, concatenate_steps
+from ppo_bench.mathematics.arrays import Arrays, load_arrays
+from ppo_bench.mathematics.shards import SINGLE_SHARD, Shard
+from ppo_bench.runners.array_specs import env_arrays, normalization_arrays
+from ppo_bench.runners.base import Runner, TrainingSpec
 from ppo_bench.runners.host_envs import HostEnvs
-from ppo_bench.runs.group import SharedRunner, Wrap
+from ppo_bench.runs.distributed import DistributedRunner, EnvWrapper
 
 
 class FrameworkProcess:
@@ -42,7 +42,7 @@ class FrameworkProcess:
         outcomes: list[IterationOutcome] = self._workers.answers()
         actions = np.concatenate([outcome.actions for outcome in outcomes], 1)
         steps = [outcome.steps for outcome in outcomes if outcome.steps is not None]
-        return outcomes[0]._replace(actions=actions, steps=joined_steps(steps) if steps else None)
+        return outcomes[0]._replace(actions=actions, steps=concatenate_steps(steps) if steps else None)
 
     def follow(self, before: Arrays, steps: Any) -> IterationOutcome:
         """Outcome of one whole iteration from the state `before` on the environment steps `steps`."""
@@ -95,26 +95,26 @@ class Workers:
         self._processes.close()
 
 
-def _recorded(env: VectorEnv | GraphEnv, part: Part) -> RecordingEnv:
+def _recorded(env: VectorEnv | GraphEnv, shard: Shard) -> RecordingEnv:
     """A process's environments, recorded; environments of a device are stepped on the host."""
-    return RecordingEnv(on_host(env))
+    return RecordingEnv(to_vector_env(env))
 
 
-def _replayed(env: VectorEnv | GraphEnv, part: Part) -> ReplayEnv:
+def _replayed(env: VectorEnv | GraphEnv, shard: Shard) -> ReplayEnv:
     """A replay of recorded steps in place of a process's environments."""
-    made = on_host(env)
+    made = to_vector_env(env)
     made.close()
-    return ReplayEnv(made, part)
+    return ReplayEnv(made, shard)
 
 
-def _built(config: Config, wrap: Wrap) -> tuple[Runner[Any], Any]:
+def _built(config: Config, wrap: EnvWrapper) -> tuple[Runner[Any], Any]:
     """A runner and its environments, wrapped by `wrap`."""
     if config.processes > 1:
-        runner = SharedRunner(config, wrap)
+        runner = DistributedRunner(config, wrap)
         return runner, runner.env
-    config.framework.begin(tuning=config.tuning, devices=config.devices_here)
-    env = wrap(make_env(config.backend, config.task), WHOLE)
-    return config.framework.runner(config.problem(env)), env
+    config.framework.configure_process(tuning=config.tuning, devices=config.devices_here)
+    env = wrap(make_env(config.backend, config.task), SINGLE_SHARD)
+    return config.framework.runner(config.training_spec(env)), env
 
 
 def _serve(config: Config, follows: bool) -> Generator[IterationOutcome | None, Any, None]:
@@ -123,7 +123,7 @@ def _serve(config: Config, follows: bool) -> Generator[IterationOutcome | None, 
     runner, env = _built(config, _replayed if follows else _recorded)
     try:
         state = None if follows else runner.init(root.seed)  # a follower receives its leader's state
-        if not follows and config.algorithm.warm_up:
+        if not follows and config.algorithm.num_warmup_rollouts:
             env.take()  # drops the warm-up, which is no iteration
         iteration, outcome = 0, None
         while True:
@@ -131,7 +131,7 @@ def _serve(config: Config, follows: bool) -> Generator[IterationOutcome | None, 
             if follows:
                 before, steps = message
                 env.load(steps)
-                state, metrics, _ = runner.step(runner.restore(before, carried=True))
+                state, metrics, _ = runner.step(runner.restore(before, restore_envs=True))
                 outcome = IterationOutcome(env.actions(), {}, runner.export(state), metrics, None)
             else:
                 before = runner.export(state)
@@ -145,16 +145,18 @@ def _serve(config: Config, follows: bool) -> Generator[IterationOutcome | None, 
         runner.close()
 
 
-def played(config: Config, led: IterationOutcome) -> tuple[Problem, list[Seen]]:
-    """The leader's problem, and the input of its network in each step of the iteration."""
-    replay = _replayed(make_env(config.backend, config.task), WHOLE)
+def played(config: Config, led: IterationOutcome) -> tuple[TrainingSpec, list[PolicyInput]]:
+    """The leader's `TrainingSpec`, and the input of its network in each step of the iteration."""
+    replay = _replayed(make_env(config.backend, config.task), SINGLE_SHARD)
     assert led.steps is not None
     replay.load(led.steps)
-    problem = config.problem(replay)
-    envs = HostEnvs(problem)
-    state = restored((*env_arrays(problem), *normalization_arrays(replay.observation_space.shape)), led.before)
-    (state, rollout), seen = envs.begin(state), []
+    spec = config.training_spec(replay)
+    envs = HostEnvs(spec)
+    state = load_arrays((*env_arrays(spec), *normalization_arrays(replay.observation_space.shape)), led.before)
+    (state, rollout), policy_inputs = envs.begin(state), []
     for t, actions in enumerate(led.actions):
-        seen.append(Seen(*(None if array is None else np.array(array) for array in envs.seen(state))))
+        policy_inputs.append(
+            PolicyInput(*(None if array is None else np.array(array) for array in envs.policy_input(state)))
+        )
         state, rollout = envs.step(state, rollout, t, actions)
-    return problem, seen
+    return spec, policy_inputs

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.paths import CONF
-from ppo_bench.common.progress import say
+from ppo_bench.common.progress import print_status
 from ppo_bench.configuration.config import Config
 
 LEADER = "torch_eager"
@@ -57,5 +57,5 @@ def _installed_frameworks(require: Callable[[str], None]) -> list[str]:
             require(name)
             names.append(name)
         except ConfigError as reason:
-            say(f"left out: {reason}")
+            print_status(f"left out: {reason}")
     return names

@@ -10,11 +10,11 @@ import numpy as np
 
 from ppo_bench.commands.equivalence.differences import IterationOutcome, parameter_distance
 from ppo_bench.commands.equivalence.processes import FrameworkProcess
-from ppo_bench.envs.base import Seen, Step
+from ppo_bench.envs.base import EnvStep, PolicyInput
 from ppo_bench.mathematics import noise
-from ppo_bench.mathematics.arrays import Arrays, Tree, under
-from ppo_bench.networks.network import masked
-from ppo_bench.runners.base import Problem
+from ppo_bench.mathematics.arrays import Arrays, Tree, select_prefix
+from ppo_bench.networks.network import mask_logits
+from ppo_bench.runners.base import TrainingSpec
 
 TRIES = 16
 ROUNDING_UNITS = 8.0
@@ -36,8 +36,8 @@ class Tie(NamedTuple):
 
 
 def ties(
-    problem: Problem,
-    seen: Sequence[Seen],
+    spec: TrainingSpec,
+    seen: Sequence[PolicyInput],
     leader: IterationOutcome,
     other: IterationOutcome,
     iteration: int,
@@ -46,8 +46,8 @@ def ties(
     """The differing discrete actions whose scores tie within `tolerance`; `seen` holds the network's inputs by step."""
     if leader.actions.dtype.kind not in "iu":
         return []
-    network, one = problem.network, np.ones(1, np.int32)
-    logits = _logits(problem, seen, leader)
+    network, one = spec.network, np.ones(1, np.int32)
+    logits = _logits(spec, seen, leader)
     found = []
     for t, n, *component in np.argwhere(leader.actions != other.actions):
         words = noise.action_words(
@@ -56,7 +56,7 @@ def ties(
             one * iteration,
             one * int(t),
             one * int(n),
-            np.arange(network.actions.lanes, dtype=np.int32),
+            np.arange(network.actions.action_dim, dtype=np.int32),
         )
         start = sum(network.actions.choices[: component[0]]) if component else 0
         scores = (logits[t, n] + noise.gumbel(np, words, np.float64)[0, 0])[start:]
@@ -67,16 +67,16 @@ def ties(
     return found
 
 
-def _logits(problem: Problem, seen: Sequence[Seen], leader: IterationOutcome) -> np.ndarray:
+def _logits(spec: TrainingSpec, seen: Sequence[PolicyInput], leader: IterationOutcome) -> np.ndarray:
     """The leader's logits `[T, N, A]` in float64, from its state before the iteration."""
     from ppo_bench.runners.torch_policy import policy
 
-    act = policy(problem.network, leader.before, "float64", "cpu", None)
-    carry: Tree = {name: x.astype(np.float64) for name, x in under("envs.carry", leader.before).items()}
+    act = policy(spec.network, leader.before, "float64", "cpu", None)
+    carry: Tree = {name: x.astype(np.float64) for name, x in select_prefix("envs.carry", leader.before).items()}
     logits = []
     for step in seen:
-        head, _, carry = act(step.obs, step.start, carry)
-        logits.append(masked(np, head, step.legal)[0])
+        head, _, carry = act(step.obs, step.episode_start, carry)
+        logits.append(mask_logits(np, head, step.action_mask)[0])
     return np.stack(logits)
 
 
@@ -110,7 +110,7 @@ def sensitivity(twin: FrameworkProcess, leader: IterationOutcome, tolerance: flo
     size = ROUNDING_UNITS * np.finfo(dtype).eps
     assert leader.steps is not None
 
-    def distance(before: Arrays, steps: Step) -> float:
+    def distance(before: Arrays, steps: EnvStep) -> float:
         return parameter_distance(leader.after, twin.follow(before, steps).after)
 
     def changed(array: np.ndarray) -> np.ndarray:

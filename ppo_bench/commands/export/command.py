@@ -24,10 +24,10 @@ from ppo_bench.common.values import file_name
 from ppo_bench.configuration.compose import key_of
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config, recorded_config
-from ppo_bench.envs.host import on_host
-from ppo_bench.envs.observed import make_env
+from ppo_bench.envs.host import to_vector_env
+from ppo_bench.envs.observation_selection import make_env
 from ppo_bench.runners import checkpoint
-from ppo_bench.runs.recorded import read_run
+from ppo_bench.runs.run_config import read_run
 
 README, CURVE, FILM, POLICY = "README.md", "curve.png", "replay.mp4", "policy.onnx"
 OWN_TO_THE_MACHINE = (
@@ -94,7 +94,7 @@ def _write_policy(path: Path, config: Config, saved: checkpoint.Checkpoint) -> N
     """Write the policy of the checkpoint `saved` as an ONNX file."""
     from ppo_bench.commands.export.onnx import deployed, write_onnx
 
-    with closing(on_host(make_env(config.backend, config.task.at_least(1)))) as env:
+    with closing(to_vector_env(make_env(config.backend, config.task.with_num_envs(1)))) as env:
         write_onnx(deployed(config, saved.arrays, env), env.observation_space.dtype, path)
 
 

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import VectorEnv
 from ppo_bench.mathematics import normalize
-from ppo_bench.mathematics.arrays import Arrays, restored
+from ppo_bench.mathematics.arrays import Arrays, load_arrays
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.torch.ops import TorchOps
-from ppo_bench.runners.declared import normalization_arrays
+from ppo_bench.runners.array_specs import normalization_arrays
 
 
 class Deployed(nn.Module):
@@ -34,49 +34,52 @@ class Deployed(nn.Module):
         }
         self._stats = normalize.RunningStats(*(torch.tensor(x, dtype=torch.float64) for x in stats)) if stats else None
 
-    def forward(self, obs: Tensor, *memory: Tensor) -> tuple[Tensor, ...]:
-        """The policy's head, values and the next carry, from `obs [N, ...]`, the start flags `[N]` and the carry."""
+    def forward(self, obs: Tensor, *carry_inputs: Tensor) -> tuple[Tensor, ...]:
+        """The policy's outputs, values and the next carry, from `obs [N, ...]`, the episode-start flags `[N]` and the
+        carry."""
         if self._stats:
             obs = normalize.normalize_observations(torch, self._stats, obs.double(), self._clip).float()
         names = [array.name for array in self.network.carry]
-        start, carry = (memory[0], dict(zip(names, memory[1:], strict=True))) if memory else (None, {})
-        found = self.network.step(self._ops, self._params, self.network.arrange(obs, torch), carry, start)
-        return (*found.head, found.values, *(found.carry[name] for name in names))
+        episode_start, carry = (
+            (carry_inputs[0], dict(zip(names, carry_inputs[1:], strict=True))) if carry_inputs else (None, {})
+        )
+        found = self.network.step(self._ops, self._params, self.network.arrange(obs, torch), carry, episode_start)
+        return (*found.policy_outputs, found.values, *(found.carry[name] for name in names))
 
 
 def deployed(config: Config, arrays: Arrays, env: VectorEnv) -> Deployed:
     """The policy of a checkpoint's `arrays`, for the spaces of `env`."""
     network = config.network_for(env)
     network.require("torch")
-    kept = restored(normalization_arrays(env.observation_space.shape), arrays)
-    stats = normalize.stats_in(kept, "normalize.obs") if config.ppo.norm_obs else None
+    kept = load_arrays(normalization_arrays(env.observation_space.shape), arrays)
+    stats = normalize.select_stats(kept, "normalize.obs") if config.ppo.norm_obs else None
     return Deployed(network, arrays, stats, config.ppo.obs_clip)
 
 
 def write_onnx(policy: Deployed, dtype: Any, path: Path) -> None:
     """Write `policy`, for observations of NumPy's `dtype`, to `path`.
 
-    The file's inputs are `obs [N, ...]`, as the environment returns them, and of a network with a memory `start [N]`,
-    1 where an episode begins, and `carry.<name>`, zeros at first. Its outputs are `logits`, or `mean` and `log_std`,
-    `values`, and `next.<name>`.
+    The file's inputs are `obs [N, ...]`, as the environment returns them, and of a network with a carry `episode_start
+    [N]`, 1 where an episode begins, and `carry.<name>`, zeros at first. Its outputs are `logits`, or `mean` and
+    `log_std`, `values`, and `next.<name>`.
     """
     network, rows = policy.network, torch.export.Dim("N")
     names = [array.name for array in network.carry]
     obs = torch.from_numpy(np.zeros((2, *network.observation_shape), dtype))
-    memory = (torch.zeros(2), *(torch.zeros((2, *array.shape)) for array in network.carry)) if names else ()
+    carry_inputs = (torch.zeros(2), *(torch.zeros((2, *array.shape)) for array in network.carry)) if names else ()
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns that torchvision is not installed
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of PyTorch's exporter about PyTorch
         torch.onnx.export(
             policy.eval(),
-            (obs, *memory),
+            (obs, *carry_inputs),
             path,
             input_names=["obs", *(["start"] if names else []), *(f"carry.{name}" for name in names)],
             output_names=[
                 *(["logits"] if network.discrete else ["mean", "log_std"]),
                 *("values", *(f"next.{name}" for name in names)),
             ],
-            dynamic_shapes=({0: rows}, tuple({0: rows} for _ in memory)) if names else ({0: rows},),
+            dynamic_shapes=({0: rows}, tuple({0: rows} for _ in carry_inputs)) if names else ({0: rows},),
             external_data=False,
             dynamo=True,
             verbose=False,

@@ -22,8 +22,8 @@ from ppo_bench.commands.report.published import MARGIN
 from ppo_bench.commands.report.statistics import RESAMPLES
 from ppo_bench.commands.report.tables import Table, tables, to_csv, to_text
 from ppo_bench.common.cli import Parser
-from ppo_bench.common.errors import ConfigError, Failed, one_line, require
-from ppo_bench.common.progress import say
+from ppo_bench.common.errors import ConfigError, RunError, one_line, require
+from ppo_bench.common.progress import print_status
 
 WRITTEN = frozenset(("report.html", "figures", "tables", "runs.parquet"))
 """What a report has, and a new one replaces."""
@@ -68,7 +68,7 @@ def main(arguments: list[str]) -> int:
     found = tables(analysis, args.by, database.runs, database.left_out)
     doubts = warnings(tasks, options)
     for doubt in doubts:
-        say(f"warning: {doubt}")
+        print_status(f"warning: {doubt}")
     database.print_warnings()
     doubts += database.warnings
     if database.left_out:
@@ -106,7 +106,7 @@ def _check_out(out: Path) -> None:
 
 
 def _write(out: Path, html: str, found: Sequence[Table], database: Database, drawn: Sequence[Figure]) -> None:
-    """Write the report to a new folder, which then replaces `out`. Raises `Failed`."""
+    """Write the report to a new folder, which then replaces `out`. Raises `RunError`."""
     import duckdb
 
     try:
@@ -126,4 +126,4 @@ def _write(out: Path, html: str, found: Sequence[Table], database: Database, dra
                 out.rename(Path(scratch) / "old")
             new.rename(out)
     except (OSError, duckdb.Error) as error:
-        raise Failed(f"cannot write {out}: {one_line(error)}; what was there is kept") from error
+        raise RunError(f"cannot write {out}: {one_line(error)}; what was there is kept") from error

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ppo_bench.commands.report.folders import Run, find, read
 from ppo_bench.common.errors import ConfigError, require
-from ppo_bench.common.progress import say
+from ppo_bench.common.progress import print_status
 from ppo_bench.runs.results import error_of, recent_return
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Database:
     def print_warnings(self) -> None:
         """Print what could not be read."""
         for warning in [*self.warnings, *(f"left out: {folder}: {why}" for folder, why in self.left_out.items())]:
-            say(f"warning: {warning}")
+            print_status(f"warning: {warning}")
 
 
 def open_database(folders: Sequence[str]) -> Database:

@@ -10,7 +10,7 @@ from typing import Any
 from ppo_bench.algorithms.base import Hyperparameters
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import SCHEMA_VERSION, is_complete, read_json
-from ppo_bench.common.values import digest, env_of, younger_defaults
+from ppo_bench.common.values import added_field_defaults, digest, env_name_and_id
 from ppo_bench.runs.results import EVALUATION_COLUMNS, run_folders
 
 EXECUTION = ("framework", "backend", "precision", "device", "tuning")
@@ -142,9 +142,9 @@ def read(path: Path) -> Run:
 
 def _run(path: Path, about: Mapping[str, Any], result: Mapping[str, Any]) -> Run:
     config, trained = about["config"], about["identity"]
-    env, env_id = env_of(config)
+    env, env_id = env_name_and_id(config)
     setting = {key: value for key, value in trained.items() if key not in EXECUTION}
-    setting["ppo"] = younger_defaults(Hyperparameters) | setting["ppo"]
+    setting["ppo"] = added_field_defaults(Hyperparameters) | setting["ppo"]
     setting.setdefault("algorithm", PLAIN)
     setting["env"] = {key: value for key, value in trained["env"].items() if key not in ("name", "id", "num_envs")}
     batch = config["ppo"]["num_envs"] * config["ppo"]["num_steps"]

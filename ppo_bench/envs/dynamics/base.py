@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 from gymnasium import spaces
 
-from ppo_bench.envs.base import Step
+from ppo_bench.envs.base import EnvStep
 from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import Array
 
@@ -58,7 +58,7 @@ class Portable:
 
     xp: Any = np
 
-    def over(self, xp: Any, place: Callable[[np.ndarray], Array] = lambda array: array) -> Self:
+    def with_xp(self, xp: Any, place: Callable[[np.ndarray], Array] = lambda array: array) -> Self:
         """A copy that computes with `xp`, and whose constants, attributes that are NumPy arrays, are `place(array)`."""
         other = copy.copy(self)
         for name, value in vars(self).items():
@@ -68,7 +68,7 @@ class Portable:
         return other
 
 
-class Drawn(NamedTuple):
+class ResetWords(NamedTuple):
     """Random words of several resets of N environments, drawn at once."""
 
     words: Array
@@ -90,7 +90,7 @@ class EnvState(NamedTuple):
     """Number of steps in the current episode, int32."""
     done: Array
     """Flags, bool, of the environments whose next step is a reset step."""
-    drawn: Drawn | None = None
+    reset_words: ResetWords | None = None
     """Random words of the next resets; None if they are drawn when an environment is reset."""
 
 
@@ -105,7 +105,7 @@ class Autoreset:
         """
         self.dynamics, self._xp, self._map, self._traced = dynamics, xp, map_arrays, traced
 
-    def fresh(self, seeds: Array) -> tuple[EnvState, Array]:
+    def init(self, seeds: Array) -> tuple[EnvState, Array]:
         """Environments with the `seeds [N]` int32 before their first step, and their observations `[N, ...]`."""
         zeros, done = self._xp.zeros_like(seeds), self._xp.zeros_like(seeds, dtype=self._xp.bool)
         dynamics = self.dynamics.reset(self._words(seeds, zeros))
@@ -121,17 +121,17 @@ class Autoreset:
         resets = [state.episodes + k for k in range(1, most + 1)]
         words = self._words(xp.concatenate([state.seeds] * len(resets)), xp.concatenate(resets))
         row = xp.cumsum(xp.ones_like(state.seeds), 0) - 1 - num_envs
-        return state._replace(drawn=Drawn(words, row))
+        return state._replace(reset_words=ResetWords(words, row))
 
-    def step(self, state: EnvState, actions: Array) -> tuple[EnvState, Step]:
-        """State and result of a step; see `Step`."""
-        xp, reset, drawn = self._xp, state.done, state.drawn
+    def step(self, state: EnvState, actions: Array) -> tuple[EnvState, EnvStep]:
+        """State and result of a step; see `EnvStep`."""
+        xp, reset, reset_words = self._xp, state.done, state.reset_words
         dynamics, reward, terminated = self.dynamics.step(state.dynamics, actions)
         episodes = state.episodes + reset
-        if drawn:
-            drawn = drawn._replace(row=drawn.row + len(reset) * reset)
-        if drawn or self._traced or bool(reset.any()):
-            words = drawn.words[drawn.row] if drawn else self._words(state.seeds, episodes)
+        if reset_words:
+            reset_words = reset_words._replace(row=reset_words.row + len(reset) * reset)
+        if reset_words or self._traced or bool(reset.any()):
+            words = reset_words.words[reset_words.row] if reset_words else self._words(state.seeds, episodes)
             first = self.dynamics.reset(words)
             dynamics = self._map(lambda fresh, old: _where(xp, reset, fresh, old), first, dynamics)
         steps = xp.where(reset, 0, state.steps + 1)
@@ -139,8 +139,8 @@ class Autoreset:
         terminated, truncated = terminated & ~reset, steps >= self.dynamics.time_limit
         over = terminated | truncated
         observed: Any = self.dynamics.observe(dynamics)
-        step = Step(observed, reward, terminated, truncated, over, reward)
-        return EnvState(dynamics, state.seeds, episodes, steps, over, drawn), step
+        step = EnvStep(observed, reward, terminated, truncated, over, reward)
+        return EnvState(dynamics, state.seeds, episodes, steps, over, reset_words), step
 
     def _words(self, seeds: Array, episodes: Array) -> Array:
         """Words `[N, num_words]` of the reset before the `episodes`-th episode of each environment."""

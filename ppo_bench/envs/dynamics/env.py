@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.envs.base import NO_LIMIT, GraphEnv, Seen, Start, Step
+from ppo_bench.envs.base import NO_LIMIT, EnvStep, GraphEnv, PolicyInput, ResetResult
 from ppo_bench.envs.dynamics.base import Autoreset, Dynamics, EnvState, Portable, map_fields
 from ppo_bench.mathematics.arrays import Array
 
@@ -25,22 +25,22 @@ class DynamicsEnv(GraphEnv):
         self.time_limit = dynamics.time_limit if dynamics.time_limit < NO_LIMIT else None
         self.short_steps = getattr(dynamics, "short_steps", False)
         if isinstance(dynamics, Portable):
-            self.reset_over = self._reset_over
+            self.reset_with_xp = self._reset_with_xp
         self._dynamics = dynamics
         self._over: dict[Any, Autoreset] = {}
 
     # --- In JAX -------------------------------------------------------------------------------------------------------
 
-    def reset(self, seeds: Sequence[int]) -> Start:
+    def reset(self, seeds: Sequence[int]) -> ResetResult:
         """See `GraphEnv.reset`."""
         import jax.numpy as jnp
 
         with _in_full():
             state, obs = self._start(jnp.asarray(seeds, jnp.int32))
-            return Start(self.step, state, Seen(obs))
+            return ResetResult(self.step, state, PolicyInput(obs))
 
-    def step(self, state: EnvState, actions: Array) -> tuple[EnvState, Step]:
-        """See `Start.step`."""
+    def step(self, state: EnvState, actions: Array) -> tuple[EnvState, EnvStep]:
+        """See `ResetResult.step`."""
         with _in_full():
             return self._in_jax.step(state, actions)
 
@@ -49,32 +49,32 @@ class DynamicsEnv(GraphEnv):
         import jax
         import jax.numpy as jnp
 
-        dynamics: Dynamics = self._dynamics.over(jnp) if isinstance(self._dynamics, Portable) else self._dynamics
+        dynamics: Dynamics = self._dynamics.with_xp(jnp) if isinstance(self._dynamics, Portable) else self._dynamics
         return Autoreset(jnp, dynamics, jax.tree.map, traced=True)
 
     @functools.cached_property
     def _start(self) -> Callable[[Array], tuple[EnvState, Array]]:
-        """`Autoreset.fresh`, compiled: its results have memory of their own, which a program can be donated."""
+        """`Autoreset.init`, compiled: its results have memory of their own, which a program can be donated."""
         import jax
 
-        return jax.jit(self._in_jax.fresh)
+        return jax.jit(self._in_jax.init)
 
     # --- In PyTorch and NumPy -----------------------------------------------------------------------------------------
 
-    def _reset_over(self, xp: Any, seeds: Sequence[int], **device: Any) -> Start:
+    def _reset_with_xp(self, xp: Any, seeds: Sequence[int], **device: Any) -> ResetResult:
         assert isinstance(self._dynamics, Portable)
         place = functools.partial(xp.asarray, **device)
         autoreset = self._over.get(xp)
         if autoreset is None:
-            autoreset = self._over[xp] = Autoreset(xp, self._dynamics.over(xp, place), map_fields, traced=False)
-        state, obs = autoreset.fresh(place(np.asarray(seeds, np.int32)))
+            autoreset = self._over[xp] = Autoreset(xp, self._dynamics.with_xp(xp, place), map_fields, traced=False)
+        state, obs = autoreset.init(place(np.asarray(seeds, np.int32)))
         fields = state.dynamics if hasattr(state.dynamics, "_fields") else [None]
         if not all(hasattr(field, "shape") for field in fields):
             name = type(self._dynamics).__name__
             raise ConfigError(
                 f"{name}: the state of a Portable is a NamedTuple of arrays; others are for framework=jax_xla"
             )
-        return Start(autoreset.step, state, Seen(obs), autoreset.draw)
+        return ResetResult(autoreset.step, state, PolicyInput(obs), autoreset.draw)
 
     def close(self) -> None:
         """Do nothing: there are no resources to release."""

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from ppo_bench.envs.base import NO_LIMIT, Start, Step, Task
+from ppo_bench.envs.base import NO_LIMIT, EnvStep, ResetResult, Task
 from ppo_bench.envs.dynamics.base import EnvState
 from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.envs.jax.pgx_games import PgxGames, PgxState
-from ppo_bench.envs.turns import games_of, require_players, seen_by_rows, step_of_rows
+from ppo_bench.envs.turns import get_num_games, make_player_inputs, make_player_steps, require_players
 
 
-class Board(PgxGames):
+class BoardGame(PgxGames):
     """`Dynamics` of G games of P players: actions and rewards are `[G, P]`, observations `[G P, ...]`."""
 
     time_limit = NO_LIMIT
@@ -35,8 +35,8 @@ class Board(PgxGames):
         with jax.enable_x64(False), warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # pgx deprecates the views of other players
             of_all = jax.vmap(jax.vmap(self._game.observe, (None, 0)), (0, None))
-            seen = of_all(state.game, jnp.arange(self.players, dtype=jnp.int32))
-            return seen.reshape(-1, *seen.shape[2:])
+            observations = of_all(state.game, jnp.arange(self.players, dtype=jnp.int32))
+            return observations.reshape(-1, *observations.shape[2:])
 
 
 class JaxGames(DynamicsEnv):
@@ -45,21 +45,23 @@ class JaxGames(DynamicsEnv):
     masks_actions = True
 
     def __init__(self, task: Task) -> None:
-        board = Board(task.id)
+        board = BoardGame(task.id)
         require_players(task, board.players)
-        super().__init__(board, games_of(task))
+        super().__init__(board, get_num_games(task))
         self.num_envs, self.players = task.num_envs, task.players
 
-    def reset(self, seeds: Sequence[int]) -> Start:
+    def reset(self, seeds: Sequence[int]) -> ResetResult:
         """See `GraphEnv.reset`."""
-        start = super().reset(seeds[:: self.players])
-        game = start.state.dynamics.game
-        seen = seen_by_rows(jnp, self.players, start.seen.obs, game.current_player, game.legal_action_mask)
-        return start._replace(seen=seen)
+        result = super().reset(seeds[:: self.players])
+        game = result.state.dynamics.game
+        policy_input = make_player_inputs(
+            jnp, self.players, result.policy_input.obs, game.current_player, game.legal_action_mask
+        )
+        return result._replace(policy_input=policy_input)
 
-    def step(self, state: EnvState, actions: jax.Array) -> tuple[EnvState, Step]:
-        """See `Start.step`."""
+    def step(self, state: EnvState, actions: jax.Array) -> tuple[EnvState, EnvStep]:
+        """See `ResetResult.step`."""
         state, step = super().step(state, actions.reshape(-1, self.players))
         step = step._replace(reward=step.reward.reshape(-1), raw_reward=step.raw_reward.reshape(-1))
         game = state.dynamics.game
-        return state, step_of_rows(jnp, self.players, step, game.current_player, game.legal_action_mask)
+        return state, make_player_steps(jnp, self.players, step, game.current_player, game.legal_action_mask)

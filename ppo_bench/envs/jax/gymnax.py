@@ -54,7 +54,7 @@ class Gymnax:
         """`params` replace default parameters of these names. Raises `ConfigError` if one is unknown."""
         with jax.enable_x64(False), jax.default_prng_impl(_PRNG):
             self._env, self._params = env, _replaced(env.default_params, params)
-            shown, acts = env.observation_space(self._params), env.action_space(self._params)
+            shown, action_space = env.observation_space(self._params), env.action_space(self._params)
             obs: Any = jax.eval_shape(env.reset_env, jax.random.PRNGKey(0), self._params)[0]
         limit = next((name for name in LIMITS if hasattr(self._params, name)), None)
         self.time_limit = int(getattr(self._params, limit)) if limit else NO_LIMIT
@@ -64,7 +64,7 @@ class Gymnax:
         if not isinstance(obs, jax.ShapeDtypeStruct):
             raise ConfigError(f"observations of {type(env).__name__} are of several parts: give them as one array")
         self.observation_space = self._observed(obs)
-        self.action_space = self._actions(acts)
+        self.action_space = self._actions(action_space)
 
     def _observed(self, obs: jax.ShapeDtypeStruct) -> spaces.Box[Any]:
         if self._choices:

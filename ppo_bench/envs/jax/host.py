@@ -9,10 +9,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from ppo_bench.envs.base import GraphEnv, Seen, Step
+from ppo_bench.envs.base import EnvStep, GraphEnv, PolicyInput
 
 
-class HostView:
+class JaxVectorEnv:
     """A `VectorEnv` that steps a `GraphEnv` on the CPU, with one call of a compiled program per step."""
 
     def __init__(self, env: GraphEnv) -> None:
@@ -27,16 +27,16 @@ class HostView:
             self._device = jax.devices("cpu")[0]  # also beside a GPU: a few environments are faster on the CPU
         self._compiled: Any = None
 
-    def reset(self, seeds: Sequence[int]) -> Seen:
+    def reset(self, seeds: Sequence[int]) -> PolicyInput:
         """See `VectorEnv.reset`."""
         with jax.default_device(self._device):
-            start = self._env.reset(seeds)
-        if self._compiled is None or self._compiled[0] != start.step:
-            self._compiled = start.step, jax.jit(start.step)
-        self._state = start.state
-        return start.seen.map(np.array)
+            result = self._env.reset(seeds)
+        if self._compiled is None or self._compiled[0] != result.step:
+            self._compiled = result.step, jax.jit(result.step)
+        self._state = result.state
+        return result.policy_input.map(np.array)
 
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         """See `VectorEnv.step`."""
         # 64-bit types, because otherwise JAX would round float64 actions to float32.
         with jax.default_device(self._device), jax.enable_x64(True):

@@ -24,7 +24,7 @@ def flat(x: jax.Array) -> jax.Array:
     return x.reshape(x.shape[0], -1)
 
 
-def heads(hidden: jax.Array, outputs: int, streams: int) -> tuple[jax.Array, jax.Array]:
+def actor_critic_heads(hidden: jax.Array, outputs: int, streams: int) -> tuple[jax.Array, jax.Array]:
     """The policy's outputs `[..., outputs]` and values `[..., streams]`, by one layer each."""
     return Dense(outputs, name="actor.0")(hidden), Dense(streams, name="critic.0")(hidden)
 
@@ -40,7 +40,7 @@ class NatureCnn(nn.Module):
     def __call__(self, obs: jax.Array) -> tuple[jax.Array, jax.Array]:
         """The policy's outputs `[B, outputs]` and values `[B, streams]`."""
         hidden = nature(obs, 512, self.by_products)
-        return heads(hidden, self.outputs, self.streams)
+        return actor_critic_heads(hidden, self.outputs, self.streams)
 
 
 class MinAtarCnn(nn.Module):
@@ -55,7 +55,7 @@ class MinAtarCnn(nn.Module):
         """The policy's outputs `[B, outputs]` and values `[B, streams]`."""
         x = nn.relu(Conv(16, kernel=3, by_products=self.by_products, name="trunk.0")(obs))
         hidden = nn.relu(Dense(128, name="trunk.1")(flat(x)))
-        return heads(hidden, self.outputs, self.streams)
+        return actor_critic_heads(hidden, self.outputs, self.streams)
 
 
 class ImpalaCnn(nn.Module):
@@ -75,7 +75,7 @@ class ImpalaCnn(nn.Module):
                 y = nn.relu(conv(channels, name=f"trunk.{first}")(nn.relu(x)))
                 x = x + conv(channels, name=f"trunk.{first + 1}")(y)
         hidden = nn.relu(Dense(256, name="trunk.15")(flat(nn.relu(x))))
-        return heads(hidden, self.outputs, self.streams)
+        return actor_critic_heads(hidden, self.outputs, self.streams)
 
 
 class RndCnn(nn.Module):

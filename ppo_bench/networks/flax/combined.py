@@ -8,7 +8,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from ppo_bench.networks.convolutions import Eye, channels_last
+from ppo_bench.networks.convolutions import ImageEncoder, channels_last
 from ppo_bench.networks.flax.cnn import nature
 from ppo_bench.networks.flax.mlp import actor_and_critic
 
@@ -16,7 +16,7 @@ from ppo_bench.networks.flax.mlp import actor_and_critic
 class Combined(nn.Module):
     """`network=combined`: actor and critic take the features of each image, and then all other numbers as they are."""
 
-    eyes: Sequence[Eye]
+    image_encoders: Sequence[ImageEncoder]
     others: Sequence[tuple[int, int]]
     units: int
     of_bytes: bool
@@ -31,7 +31,7 @@ class Combined(nn.Module):
     def __call__(self, obs: jax.Array) -> tuple[jax.Array, jax.Array]:
         """The policy's outputs `[B, outputs]` and values `[B, streams]` of flat observations `[B, D]`."""
         obs, seen = obs / 255.0 if self.of_bytes else obs, []
-        for k, (image, *_) in enumerate(self.eyes):
+        for k, (image, *_) in enumerate(self.image_encoders):
             images = channels_last(jnp, obs[:, image.start : image.stop].reshape((-1, *image.shape)), image.shape)
             seen.append(nature(images, self.units, self.by_products, first=4 * k))
         features = jnp.concatenate((*seen, *(obs[:, start:stop] for start, stop in self.others)), -1)

@@ -11,12 +11,12 @@ import jax.numpy as jnp
 
 from ppo_bench.mathematics import ppo
 from ppo_bench.mathematics.arrays import Tree
-from ppo_bench.mathematics.normalize import Moments, pooled
+from ppo_bench.mathematics.normalize import Moments, pool_moments
 from ppo_bench.networks.flax.layers import on_cpu
-from ppo_bench.networks.ops import Callables, ScanStep
+from ppo_bench.networks.ops import PortableModule, ScanStep
 from ppo_bench.tuning.switches import ON, Tuning
 
-GAE_STEPS_AT_ONCE = 16
+GAE_UNROLL = 16
 """Steps of the scan of advantages that a GPU computes in one pass of its loop (docs/performance.md)."""
 
 
@@ -29,18 +29,18 @@ class JaxOps:
         """`axis` names the mesh axis of the devices that share the training; None for one device."""
         self._dtype, self._layers, self._by_products = dtype, layers, tuning.convolve_by_products
         self._axis = axis
-        self._functions: dict[Callables, Callable[..., Any]] = {}
+        self._functions: dict[PortableModule, Callable[..., Any]] = {}
 
-    def total(self, x: jax.Array) -> jax.Array:
-        """See `Ops.total`."""
+    def all_reduce_sum(self, x: jax.Array) -> jax.Array:
+        """See `Ops.all_reduce_sum`."""
         summed: jax.Array = jax.lax.psum(x, self._axis) if self._axis else x
         return summed
 
-    def across(self, seen: Moments) -> Moments:
-        """See `Ops.across`."""
+    def all_reduce_moments(self, batch_moments: Moments) -> Moments:
+        """See `Ops.all_reduce_moments`."""
         if self._axis is None:
-            return seen
-        return pooled(jnp, seen, functools.partial(jax.lax.all_gather, axis_name=self._axis))
+            return batch_moments
+        return pool_moments(jnp, batch_moments, functools.partial(jax.lax.all_gather, axis_name=self._axis))
 
     def take(self, x: jax.Array, rows: jax.Array, axis: int) -> jax.Array:
         """See `Ops.take`."""
@@ -61,23 +61,23 @@ class JaxOps:
             advantage = ppo.gae_step(next_advantage, *row)
             return advantage, advantage
 
-        unroll = 1 if on_cpu() else GAE_STEPS_AT_ONCE
+        unroll = 1 if on_cpu() else GAE_UNROLL
         return jax.lax.scan(step, jnp.zeros_like(deltas[0]), (deltas, decays), reverse=True, unroll=unroll)[1]
 
-    def for_layers(self, params: Tree) -> Tree:
-        """See `Ops.for_layers`."""
+    def to_layer_dtype(self, params: Tree) -> Tree:
+        """See `Ops.to_layer_dtype`."""
         return {name: parameter.astype(self._layers) for name, parameter in params.items()}
 
-    def call(self, module: Callables, params: Tree, *inputs: Any, **options: Any) -> Any:
+    def call(self, module: PortableModule, params: Tree, *inputs: Any, **options: Any) -> Any:
         """See `Ops.call`."""
         if module not in self._functions:
-            self._functions[module] = module.in_flax(self._by_products)
+            self._functions[module] = module.flax_function(self._by_products)
         return self._functions[module](params, *inputs, **options)
 
-    def observed(self, obs: jax.Array) -> jax.Array:
-        """See `Ops.observed`; bytes and flags stay what they are, which the first layer casts."""
+    def cast_obs(self, obs: jax.Array) -> jax.Array:
+        """See `Ops.cast_obs`; bytes and flags stay what they are, which the first layer casts."""
         return obs.astype(self._layers) if jnp.issubdtype(obs.dtype, jnp.floating) else obs
 
-    def full(self, x: jax.Array) -> jax.Array:
-        """See `Ops.full`."""
+    def to_param_dtype(self, x: jax.Array) -> jax.Array:
+        """See `Ops.to_param_dtype`."""
         return x.astype(self._dtype)

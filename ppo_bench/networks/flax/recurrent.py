@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from ppo_bench.mathematics.recurrent import CELLS
-from ppo_bench.networks.flax.cnn import heads, nature
+from ppo_bench.networks.flax.cnn import actor_critic_heads, nature
 from ppo_bench.networks.flax.layers import affine, zeros
 from ppo_bench.networks.flax.mlp import hidden_layers
 
@@ -25,9 +25,9 @@ class Cell(nn.Module):
     units: int
 
     @nn.compact
-    def __call__(self, x: jax.Array, carry: Carry, start: jax.Array) -> tuple[jax.Array, Carry]:
-        """Hidden states `[..., B, units]` of `x [..., B, inputs]`, and the next carry; `start [..., B]` is 1 where the
-        state begins anew. There may be an axis of steps before B."""
+    def __call__(self, x: jax.Array, carry: Carry, episode_start: jax.Array) -> tuple[jax.Array, Carry]:
+        """Hidden states `[..., B, units]` of `x [..., B, inputs]`, and the next carry; `episode_start [..., B]` is 1
+        where the state begins anew. There may be an axis of steps before B."""
         cell = CELLS[self.cell]
         gates = cell.gates * self.units
         weight_ih = self.param("weight_ih", zeros, (gates, x.shape[-1]))
@@ -36,14 +36,14 @@ class Cell(nn.Module):
 
         def step(state: tuple[jax.Array, ...], row: tuple[jax.Array, jax.Array]) -> tuple[Any, jax.Array]:
             projected, started = row
-            kept = (1 - started)[:, None].astype(projected.dtype)
-            state = tuple(part * kept for part in state)
+            not_reset = (1 - started)[:, None].astype(projected.dtype)
+            state = tuple(part * not_reset for part in state)
             state, _ = cell.step(jnp, projected, affine(state[0], weight_hh.T, bias_hh), state)
             return state, state[0]
 
-        rows = affine(x, weight_ih.T, bias_ih), start
+        rows = affine(x, weight_ih.T, bias_ih), episode_start
         state = tuple(carry[name].astype(rows[0].dtype) for name in cell.states)
-        state, hidden = step(state, rows) if start.ndim == 1 else jax.lax.scan(step, state, rows)
+        state, hidden = step(state, rows) if episode_start.ndim == 1 else jax.lax.scan(step, state, rows)
         return hidden, dict(zip(cell.states, state, strict=True))
 
 
@@ -59,12 +59,12 @@ class RecurrentMlp(nn.Module):
     streams: int
 
     @nn.compact
-    def __call__(self, obs: jax.Array, carry: Carry, start: jax.Array) -> Result:
-        """The policy's outputs `[B, outputs]`, values `[B, streams]` and the next carry; with `start [T, B]` those of
-        the sequences `obs [T, B, inputs]`, from the first step to the last."""
+    def __call__(self, obs: jax.Array, carry: Carry, episode_start: jax.Array) -> Result:
+        """The policy's outputs `[B, outputs]`, values `[B, streams]` and the next carry; with `episode_start [T, B]`
+        those of the sequences `obs [T, B, inputs]`, from the first step to the last."""
         features = hidden_layers(obs, "trunk", self.hidden_sizes, self.activation, self.layer_norm)
-        hidden, carry = Cell(self.cell, self.units, name="memory")(features, carry, start)
-        return *heads(hidden, self.outputs, self.streams), carry
+        hidden, carry = Cell(self.cell, self.units, name="memory")(features, carry, episode_start)
+        return *actor_critic_heads(hidden, self.outputs, self.streams), carry
 
 
 class RecurrentCnn(nn.Module):
@@ -77,9 +77,9 @@ class RecurrentCnn(nn.Module):
     by_products: bool = False
 
     @nn.compact
-    def __call__(self, obs: jax.Array, carry: Carry, start: jax.Array) -> Result:
+    def __call__(self, obs: jax.Array, carry: Carry, episode_start: jax.Array) -> Result:
         """See `RecurrentMlp`."""
-        features = nature(obs.reshape((-1, *obs.shape[start.ndim :])), 512, self.by_products)
-        features = features.reshape((*start.shape, -1))
-        hidden, carry = Cell(self.cell, self.units, name="memory")(features, carry, start)
-        return *heads(hidden, self.outputs, self.streams), carry
+        features = nature(obs.reshape((-1, *obs.shape[episode_start.ndim :])), 512, self.by_products)
+        features = features.reshape((*episode_start.shape, -1))
+        hidden, carry = Cell(self.cell, self.units, name="memory")(features, carry, episode_start)
+        return *actor_critic_heads(hidden, self.outputs, self.streams), carry

@@ -41,8 +41,8 @@ def gate(name: str, old: jax.Array, new: jax.Array) -> jax.Array:
     return (1 - update) * old + update * jnp.tanh(sums("candidate", reset * old))
 
 
-def attended(name: str, heads: int, x: jax.Array, rows: jax.Array, seen: jax.Array) -> jax.Array:
-    """The attention of `x [B, D]` to the `rows [B, L, D]` that `seen [B, L]` marks, `[B, D]`.
+def attended(name: str, heads: int, x: jax.Array, rows: jax.Array, mask: jax.Array) -> jax.Array:
+    """The attention of `x [B, D]` to the `rows [B, L, D]` that `mask [B, L]` marks, `[B, D]`.
 
     ppo_bench/mathematics/attention.py says why the query is projected twice, and the rows are not.
     """
@@ -56,14 +56,14 @@ def attended(name: str, heads: int, x: jax.Array, rows: jax.Array, seen: jax.Arr
     )
     weight, bias = map(split, Weights({"scale": (size,), "bias": (size,)}, name=f"{name}.norm_rows")())
     asked = split(LayerNorm(name=f"{name}.norm_query")(x)) @ query @ key.T * (weight / math.sqrt(size))
-    means, sums = attention.attend(jnp, asked, split(rows), seen)
+    means, sums = attention.attend(jnp, asked, split(rows), mask)
     values = (means * weight + sums[..., None] * bias) @ value
     return Dense(size, name=f"{name}.out")(values.reshape(x.shape))
 
 
-def decoded(hidden: jax.Array, corner: tuple[int, int, int], channels: int) -> jax.Array:
+def decoded(hidden: jax.Array, decoder_shape: tuple[int, int, int], channels: int) -> jax.Array:
     """Logits of the pixels `[B, H, W, C]` of images, from a hidden layer `[B, D]` (Pleines et al. 2023)."""
-    x = nn.relu(Dense(math.prod(corner), name="decoder.0")(hidden)).reshape((-1, *corner))
+    x = nn.relu(Dense(math.prod(decoder_shape), name="decoder.0")(hidden)).reshape((-1, *decoder_shape))
     x = nn.relu(ConvTranspose(64, kernel=3, stride=1, name="decoder.1")(x))
     x = nn.relu(ConvTranspose(32, kernel=4, stride=2, name="decoder.2")(x))
     return ConvTranspose(channels, kernel=8, stride=4, name="decoder.3")(x)
@@ -80,50 +80,50 @@ class Transformer(nn.Module):
     memory: int
     positions: str
     max_episode_steps: int
-    corner: tuple[int, int, int] | None
+    decoder_shape: tuple[int, int, int] | None
     outputs: int
     streams: int
     by_products: bool = False
 
     @nn.compact
     def __call__(
-        self, obs: jax.Array, carry: Carry, start: jax.Array, image: jax.Array | None = None
+        self, obs: jax.Array, carry: Carry, episode_start: jax.Array, image: jax.Array | None = None
     ) -> tuple[jax.Array, jax.Array, Carry] | tuple[jax.Array, jax.Array, Carry, jax.Array]:
         """The policy's outputs `[B, outputs]`, values `[B, streams]` and the next carry.
 
         With `image [B, H, W, C]`, from 0 to 1, also the loss of its reconstruction from the hidden layer.
         """
         x = nature(obs, self.dim, self.by_products) if self.image else Dense(self.dim, name="trunk.0")(obs)
-        steps, kept = carry["steps"] * (1 - start), []
+        steps, memory_rows = carry["steps"] * (1 - episode_start), []
         ago = jnp.arange(self.memory, 0, -1)  # age of each row; that of the last step is 1
-        seen = ago <= steps[:, None]
+        mask = ago <= steps[:, None]
         rows = self._rows(carry["inputs"].astype(x.dtype), steps[:, None] - ago)
         for layer in range(self.layers):
-            kept.append(self._remembered(x, steps))
-            x = self._block(f"memory.{layer}", x, rows[:, :, layer], seen)
+            memory_rows.append(self._memory_row(x, steps))
+            x = self._block(f"memory.{layer}", x, rows[:, :, layer], mask)
         x = nn.relu(Dense(self.dim, name=f"memory.{self.layers}")(x))
         result = (
             Dense(self.outputs, name="actor.0")(x),
             Dense(self.streams, name="critic.0")(x),
-            {"steps": steps + 1, "inputs": jnp.stack(kept, 1)},
+            {"steps": steps + 1, "inputs": jnp.stack(memory_rows, 1)},
         )
         if image is None:
             return result
-        assert self.corner is not None
-        logits = decoded(x, self.corner, image.shape[-1]).astype(image.dtype)
+        assert self.decoder_shape is not None
+        logits = decoded(x, self.decoder_shape, image.shape[-1]).astype(image.dtype)
         return *result, jnp.mean(optax.sigmoid_binary_cross_entropy(logits, image))
 
-    def _block(self, name: str, x: jax.Array, rows: jax.Array, seen: jax.Array) -> jax.Array:
+    def _block(self, name: str, x: jax.Array, rows: jax.Array, mask: jax.Array) -> jax.Array:
         """One layer: attention, then a linear layer, each with a residual connection or a gate."""
 
         def added(part: str, old: jax.Array, new: jax.Array) -> jax.Array:
             return gate(f"{name}.gate_{part}", old, new) if self.gated else old + new
 
-        x = added("attention", x, attended(name, self.heads, x, rows, seen))
+        x = added("attention", x, attended(name, self.heads, x, rows, mask))
         y = Dense(self.dim, name=f"{name}.linear")(LayerNorm(name=f"{name}.norm_linear")(x))
         return added("linear", x, nn.relu(y))
 
-    def _remembered(self, x: jax.Array, steps: jax.Array) -> jax.Array:
+    def _memory_row(self, x: jax.Array, steps: jax.Array) -> jax.Array:
         """The row `[B, D]` to remember for a layer's input `x [B, D]` at the step `steps [B]` of its episode."""
         if self.positions == "learned":
             return x
@@ -131,13 +131,13 @@ class Transformer(nn.Module):
             x = x + attention.sinusoids(jnp, self.max_episode_steps - 1 - steps, x)
         return standardised(x)
 
-    def _rows(self, kept: jax.Array, places: jax.Array) -> jax.Array:
-        """Standardised rows `[B, L, layers, D]` with positions, from the stored rows `kept`.
+    def _rows(self, memory_rows: jax.Array, places: jax.Array) -> jax.Array:
+        """Standardised rows `[B, L, layers, D]` with positions, from the stored rows `memory_rows`.
 
         `places [B, L]` are the rows' steps in the episode.
         """
         if self.positions != "learned":
-            return kept
+            return memory_rows
         (kernel,) = Weights({"kernel": (self.dim, self.max_episode_steps)}, name="memory.positions")()
         places = jnp.clip(places, 0, self.max_episode_steps - 1).astype(jnp.int32)
-        return standardised(kept + kernel.T[places][:, :, None])
+        return standardised(memory_rows + kernel.T[places][:, :, None])

@@ -21,7 +21,7 @@ def nature(channels: int, pixels: int, units: int) -> nn.Sequential:
 
 
 class SharedTrunk(nn.Module):
-    """A `trunk` with one layer each of actor and critic behind it."""
+    """A `trunk` with one layer each of actor and critic after it."""
 
     def __init__(self, trunk: nn.Module, units: int, outputs: int, streams: int) -> None:
         super().__init__()

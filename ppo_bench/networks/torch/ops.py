@@ -11,14 +11,14 @@ from torch import Tensor
 
 from ppo_bench.mathematics import ppo
 from ppo_bench.mathematics.arrays import Tree
-from ppo_bench.mathematics.normalize import Moments, pooled
+from ppo_bench.mathematics.normalize import Moments, pool_moments
 from ppo_bench.mathematics.weights import Parameter
-from ppo_bench.networks.ops import Callables, ScanStep
+from ppo_bench.networks.ops import PortableModule, ScanStep
 
 Params = dict[str, Tensor]
 
 
-def named_views(flat: Tensor, parameters: Sequence[Parameter]) -> Params:
+def parameter_views(flat: Tensor, parameters: Sequence[Parameter]) -> Params:
     """Views of the vector `flat [P]`, by parameter name; it holds all `parameters` in their order.
 
     With a single vector, the gradient's norm and Adam's step are single operations, whatever the number of layers.
@@ -27,13 +27,13 @@ def named_views(flat: Tensor, parameters: Sequence[Parameter]) -> Params:
     return {p.name: part.view(p.shape) for p, part in zip(parameters, parts, strict=True)}
 
 
-class Peers(Protocol):
+class ProcessGroup(Protocol):
     """The processes that share a training, each with a device of its own."""
 
-    def total(self, x: Tensor) -> Tensor:
+    def all_reduce_sum(self, x: Tensor) -> Tensor:
         """The sum of `x` over the processes, the same bits in each."""
 
-    def gather(self, x: Tensor) -> Tensor:
+    def all_gather(self, x: Tensor) -> Tensor:
         """`x` of every process, stacked in their order."""
 
 
@@ -42,18 +42,20 @@ class TorchOps:
 
     xp: Any = torch
 
-    def __init__(self, dtype: torch.dtype, layers: torch.dtype, peers: Peers | None = None) -> None:
-        """`peers` are the processes that share the training; None for a process alone."""
-        self._dtype, self._layers, self._peers = dtype, layers, peers
-        self._functions: dict[Callables, Callable[..., Any]] = {}
+    def __init__(self, dtype: torch.dtype, layers: torch.dtype, process_group: ProcessGroup | None = None) -> None:
+        """`process_group` joins the processes of the training; None for a process alone."""
+        self._dtype, self._layers, self._process_group = dtype, layers, process_group
+        self._functions: dict[PortableModule, Callable[..., Any]] = {}
 
-    def total(self, x: Tensor) -> Tensor:
-        """See `Ops.total`."""
-        return self._peers.total(x) if self._peers else x
+    def all_reduce_sum(self, x: Tensor) -> Tensor:
+        """See `Ops.all_reduce_sum`."""
+        return self._process_group.all_reduce_sum(x) if self._process_group else x
 
-    def across(self, seen: Moments) -> Moments:
-        """See `Ops.across`."""
-        return pooled(torch, seen, self._peers.gather) if self._peers else seen
+    def all_reduce_moments(self, batch_moments: Moments) -> Moments:
+        """See `Ops.all_reduce_moments`."""
+        return (
+            pool_moments(torch, batch_moments, self._process_group.all_gather) if self._process_group else batch_moments
+        )
 
     def take(self, x: Tensor, rows: Tensor, axis: int) -> Tensor:
         """See `Ops.take`."""
@@ -77,29 +79,29 @@ class TorchOps:
         result: Tensor = ppo.scan_backwards(xp, deltas, decays)
         return result
 
-    def for_layers(self, params: Tree) -> Tree:
-        """See `Ops.for_layers`."""
+    def to_layer_dtype(self, params: Tree) -> Tree:
+        """See `Ops.to_layer_dtype`."""
         if self._layers == self._dtype:
             return params
         return {name: parameter.to(self._layers) for name, parameter in params.items()}
 
-    def call(self, module: Callables, params: Tree, *inputs: Any, **options: Any) -> Any:
+    def call(self, module: PortableModule, params: Tree, *inputs: Any, **options: Any) -> Any:
         """See `Ops.call`."""
         return self.function(module)(params, *inputs, **options)
 
-    def function(self, module: Callables) -> Callable[..., Any]:
+    def function(self, module: PortableModule) -> Callable[..., Any]:
         """The function of `module`. The first call, which constructs it, cannot be compiled by `torch.compile`."""
         function = self._functions.get(module)
         if function is None:
-            function = self._functions[module] = module.in_torch()
+            function = self._functions[module] = module.torch_function()
         return function
 
-    def observed(self, obs: Tensor) -> Tensor:
-        """See `Ops.observed`."""
+    def cast_obs(self, obs: Tensor) -> Tensor:
+        """See `Ops.cast_obs`."""
         return _cast(obs, self._layers)
 
-    def full(self, x: Tensor) -> Tensor:
-        """See `Ops.full`."""
+    def to_param_dtype(self, x: Tensor) -> Tensor:
+        """See `Ops.to_param_dtype`."""
         return _cast(x, self._dtype)
 
 

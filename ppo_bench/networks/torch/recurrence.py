@@ -16,32 +16,32 @@ from ppo_bench.mathematics.recurrent import CELLS
 _LIBRARY = torch.library.Library("ppo_bench", "FRAGMENT")
 
 
-def recur(name: str, projected: Tensor, start: Tensor, state: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def recur(name: str, projected: Tensor, episode_start: Tensor, state: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Hidden states `[T, B, H]` of the cell `name`, a key of `CELLS`, from its projected inputs `projected [T, B, G]`.
 
     `state [S, B, H]` holds the S state arrays before the first step; the state is set to 0 before each step where
-    `start [T, B]` is 1. `weight [G, H]` and `bias [G]` project the hidden state.
+    `episode_start [T, B]` is 1. `weight [G, H]` and `bias [G]` project the hidden state.
     """
     if not torch.is_grad_enabled():
-        return torch.ops.ppo_bench.recur(name, projected, start, state, weight, bias)[0][1:, 0]
+        return torch.ops.ppo_bench.recur(name, projected, episode_start, state, weight, bias)[0][1:, 0]
     # Views, because `torch.compile` computes no gradient for the arguments of `torch.func.grad` themselves.
-    states, _ = _Recurrence.apply(name, projected, start, state, weight.view_as(weight), bias.view_as(bias))
+    states, _ = _Recurrence.apply(name, projected, episode_start, state, weight.view_as(weight), bias.view_as(bias))
     hidden: Tensor = states[1:, 0]
     return hidden
 
 
 def _forward(
-    name: str, projected: Tensor, start: Tensor, state: Tensor, weight: Tensor, bias: Tensor
+    name: str, projected: Tensor, episode_start: Tensor, state: Tensor, weight: Tensor, bias: Tensor
 ) -> tuple[Tensor, Tensor]:
     """States `[T + 1, S, B, H]`, the first being `state`, and the arrays that each step saves, `[T, 4, B, H]`."""
-    cell, kept = CELLS[name], (1 - start)[..., None]
+    cell, not_reset = CELLS[name], (1 - episode_start)[..., None]
     steps, (parts, rows, units) = len(projected), state.shape
     states, saved = state.new_empty(steps + 1, parts, rows, units), state.new_empty(steps, 4, rows, units)
     transposed = weight.t()
     with torch.no_grad():
         states[0] = state
         for t in range(steps):
-            current = states[t] * kept[t]
+            current = states[t] * not_reset[t]
             after, step = cell.step(torch, projected[t], torch.addmm(bias, current[0], transposed), current.unbind())
             torch.stack(after, out=states[t + 1])
             torch.stack(step, out=saved[t])
@@ -49,14 +49,14 @@ def _forward(
 
 
 def _backward(
-    name: str, gradient: Tensor, states: Tensor, saved: Tensor, start: Tensor, weight: Tensor
+    name: str, gradient: Tensor, states: Tensor, saved: Tensor, episode_start: Tensor, weight: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of the inputs' projections `[T, B, G]`, the hidden states' projections `[T, B, G]` and the first state
     `[S, B, H]`, from the `gradient [T + 1, S, B, H]` of the states."""
-    cell, kept = CELLS[name], (1 - start)[..., None]
+    cell, not_reset = CELLS[name], (1 - episode_start)[..., None]
     projected, recurrent = [], []
     with torch.no_grad():
-        before = states[:-1] * kept[:, None]
+        before = states[:-1] * not_reset[:, None]
         slopes = cell.slopes(torch, before.unbind(1), states[1:].unbind(1), saved.unbind(1))
         after = gradient[-1].unbind()
         for t in reversed(range(len(saved))):
@@ -65,20 +65,20 @@ def _backward(
             recurrent.append(found.recurrent)
             hidden, *others = found.state
             of_state = torch.stack([torch.addmm(hidden, found.recurrent, weight), *others])
-            after = torch.addcmul(gradient[t], of_state, kept[t]).unbind()
+            after = torch.addcmul(gradient[t], of_state, not_reset[t]).unbind()
         # `after` includes `gradient[0]`, the direct gradient of the first state.
         return torch.stack(projected[::-1]), torch.stack(recurrent[::-1]), torch.stack(after)
 
 
 def _forward_shapes(
-    name: str, projected: Tensor, start: Tensor, state: Tensor, weight: Tensor, bias: Tensor
+    name: str, projected: Tensor, episode_start: Tensor, state: Tensor, weight: Tensor, bias: Tensor
 ) -> tuple[Tensor, Tensor]:
     steps = projected.shape[0]
     return state.new_empty(steps + 1, *state.shape), state.new_empty(steps, 4, *state.shape[1:])
 
 
 def _backward_shapes(
-    name: str, gradient: Tensor, states: Tensor, saved: Tensor, start: Tensor, weight: Tensor
+    name: str, gradient: Tensor, states: Tensor, saved: Tensor, episode_start: Tensor, weight: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     gates = states.new_empty(saved.shape[0], states.shape[2], weight.shape[0])
     return gates, torch.empty_like(gates), torch.empty_like(states[0])
@@ -106,25 +106,25 @@ for _schema, _impl, _shapes in (
 class _Recurrence(torch.autograd.Function):
     @staticmethod
     def forward(
-        name: str, projected: Tensor, start: Tensor, state: Tensor, weight: Tensor, bias: Tensor
+        name: str, projected: Tensor, episode_start: Tensor, state: Tensor, weight: Tensor, bias: Tensor
     ) -> tuple[Tensor, Tensor]:
-        states, saved = torch.ops.ppo_bench.recur(name, projected, start, state, weight, bias)
+        states, saved = torch.ops.ppo_bench.recur(name, projected, episode_start, state, weight, bias)
         return states, saved
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        name, _, start, _, weight, _ = inputs
+        name, _, episode_start, _, weight, _ = inputs
         states, saved = output
         ctx.name = name
         ctx.mark_non_differentiable(saved)
-        ctx.save_for_backward(states, saved, start, weight)
+        ctx.save_for_backward(states, saved, episode_start, weight)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[None, Tensor, None, Tensor, Tensor, Tensor]:
-        states, saved, start, weight = ctx.saved_tensors
+        states, saved, episode_start, weight = ctx.saved_tensors
         projected, recurrent, state = torch.ops.ppo_bench.recur_backward(
-            ctx.name, gradient, states, saved, start, weight
+            ctx.name, gradient, states, saved, episode_start, weight
         )
-        hidden = (states[:-1, 0] * (1 - start)[..., None]).flatten(0, 1)
+        hidden = (states[:-1, 0] * (1 - episode_start)[..., None]).flatten(0, 1)
         flat = recurrent.flatten(0, 1)
         return None, projected, None, state, flat.t() @ hidden, flat.sum(0)

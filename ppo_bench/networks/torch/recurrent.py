@@ -28,19 +28,20 @@ class Cell(nn.Module):
         self.bias_ih = nn.Parameter(torch.empty(gates))
         self.bias_hh = nn.Parameter(torch.empty(gates))
 
-    def forward(self, x: Tensor, carry: Carry, start: Tensor) -> tuple[Tensor, Carry]:
-        """Hidden state `[B, units]` and carry after a step of `x [B, inputs]`; `start [B]` is 1 where they begin."""
-        cell, kept = CELLS[self._cell], (1 - start)[:, None]
-        state = tuple((carry[name] * kept).to(x.dtype) for name in cell.states)
+    def forward(self, x: Tensor, carry: Carry, episode_start: Tensor) -> tuple[Tensor, Carry]:
+        """Hidden state `[B, units]` and carry after a step of `x [B, inputs]`; `episode_start [B]` is 1 where they
+        begin."""
+        cell, not_reset = CELLS[self._cell], (1 - episode_start)[:, None]
+        state = tuple((carry[name] * not_reset).to(x.dtype) for name in cell.states)
         recurrent = F.linear(state[0], self.weight_hh, self.bias_hh)
         state, _ = cell.step(torch, F.linear(x, self.weight_ih, self.bias_ih), recurrent, state)
         return state[0], dict(zip(cell.states, state, strict=True))
 
-    def unroll(self, x: Tensor, carry: Carry, start: Tensor) -> Tensor:
-        """Hidden states `[T, B, units]` of the sequences `x [T, B, inputs]`, with `start [T, B]`."""
+    def unroll(self, x: Tensor, carry: Carry, episode_start: Tensor) -> Tensor:
+        """Hidden states `[T, B, units]` of the sequences `x [T, B, inputs]`, with `episode_start [T, B]`."""
         state = torch.stack([carry[name].to(x.dtype) for name in CELLS[self._cell].states])
         projected = F.linear(x, self.weight_ih, self.bias_ih)
-        return recur(self._cell, projected, start.to(x.dtype), state, self.weight_hh, self.bias_hh)
+        return recur(self._cell, projected, episode_start.to(x.dtype), state, self.weight_hh, self.bias_hh)
 
 
 class Recurrent(nn.Module):
@@ -53,16 +54,17 @@ class Recurrent(nn.Module):
         self.critic = Linear(units, streams)
         self.memory = Cell(cell, inputs, units)
 
-    def forward(self, obs: Tensor, carry: Carry, start: Tensor) -> tuple[Tensor, Tensor, Carry]:
+    def forward(self, obs: Tensor, carry: Carry, episode_start: Tensor) -> tuple[Tensor, Tensor, Carry]:
         """The policy's outputs `[B, outputs]`, values `[B, streams]` and the next carry.
 
-        With `start [T, B]`, `obs` are sequences `[T, B, ...]`, and so are the results; the carry is not computed.
+        With `episode_start [T, B]`, `obs` are sequences `[T, B, ...]`, and so are the results; the carry is not
+        computed.
         """
-        if start.ndim == 1:
-            hidden, carry = self.memory(self.trunk(obs), carry, start)
+        if episode_start.ndim == 1:
+            hidden, carry = self.memory(self.trunk(obs), carry, episode_start)
         else:
             features = self.trunk(obs.flatten(0, 1))
-            hidden, carry = self.memory.unroll(features.unflatten(0, start.shape), carry, start), {}
+            hidden, carry = self.memory.unroll(features.unflatten(0, episode_start.shape), carry, episode_start), {}
         return self.actor(hidden), self.critic(hidden), carry
 
 

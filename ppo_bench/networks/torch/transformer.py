@@ -46,9 +46,9 @@ class Block(nn.Module):
         self.linear = Linear(dim, dim, "relu")
         self.gates = nn.ModuleList(Gate(dim) for _ in range(2 if gated else 0))
 
-    def forward(self, x: Tensor, rows: Tensor, seen: Tensor) -> Tensor:
-        """Outputs `[B, D]` from inputs `x [B, D]` and the standardised `rows [B, L, D]` that `seen [B, L]` marks."""
-        attended = self._attended(x, rows, seen)
+    def forward(self, x: Tensor, rows: Tensor, mask: Tensor) -> Tensor:
+        """Outputs `[B, D]` from inputs `x [B, D]` and the standardised `rows [B, L, D]` that `mask [B, L]` marks."""
+        attended = self._attended(x, rows, mask)
         if not self.gates:
             x = x + attended
             return x + self.linear(self.norm_linear(x))
@@ -57,7 +57,7 @@ class Block(nn.Module):
         gated: Tensor = of_linear(x, self.linear(self.norm_linear(x)))
         return gated
 
-    def _attended(self, x: Tensor, rows: Tensor, seen: Tensor) -> Tensor:
+    def _attended(self, x: Tensor, rows: Tensor, mask: Tensor) -> Tensor:
         """See ppo_bench/mathematics/attention.py for why the query is projected twice, and the rows are not."""
 
         def heads(y: Tensor) -> Tensor:
@@ -65,7 +65,7 @@ class Block(nn.Module):
 
         weight, bias = heads(self.norm_rows.weight), heads(self.norm_rows.bias)
         query = self.query(heads(self.norm_query(x))) @ self.key.weight * (weight / math.sqrt(x.shape[-1]))
-        means, sums = attention.attend(torch, query, heads(rows), seen)
+        means, sums = attention.attend(torch, query, heads(rows), mask)
         values = self.value(means * weight + sums[..., None] * bias)
         out: Tensor = self.out(values.flatten(-2))
         return out
@@ -75,17 +75,17 @@ class Decoder(nn.Module):
     """A linear layer and transposed convolutions from a hidden layer `[B, dim]` to the pixels `[B, H, W, C]` of images
     (Pleines et al. 2023)."""
 
-    def __init__(self, dim: int, corner: tuple[int, int, int], channels: int) -> None:
+    def __init__(self, dim: int, decoder_shape: tuple[int, int, int], channels: int) -> None:
         super().__init__()
-        self._corner = corner
-        self.flat = Linear(dim, math.prod(corner), "relu")
+        self._decoder_shape = decoder_shape
+        self.flat = Linear(dim, math.prod(decoder_shape), "relu")
         self.first = nn.ConvTranspose2d(64, 64, kernel_size=3, stride=1)
         self.second = nn.ConvTranspose2d(64, 32, kernel_size=4, stride=2)
         self.last = nn.ConvTranspose2d(32, channels, kernel_size=8, stride=4)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Logits of the pixels."""
-        x = self.flat(hidden).unflatten(-1, self._corner).permute(0, 3, 1, 2)
+        x = self.flat(hidden).unflatten(-1, self._decoder_shape).permute(0, 3, 1, 2)
         logits: Tensor = self.last(torch.relu_(self.second(torch.relu_(self.first(x)))))
         return logits.permute(0, 2, 3, 1)
 
@@ -104,12 +104,12 @@ class Transformer(nn.Module):
         memory: int,
         positions: str,
         max_episode_steps: int,
-        corner: tuple[int, int, int] | None,
+        decoder_shape: tuple[int, int, int] | None,
         outputs: int,
         streams: int,
     ) -> None:
         """`image` are the channels of images and the pixels that the convolutions leave; None for vectors of `inputs`.
-        `corner` is the shape of the small image from which a decoder begins; None for no decoder."""
+        `decoder_shape` is the shape of the small image from which a decoder begins; None for no decoder."""
         super().__init__()
         self._memory, self._encoding, self._most = memory, positions, max_episode_steps - 1
         self.trunk = nature(*image, dim) if image else Linear(inputs, dim)
@@ -118,32 +118,32 @@ class Transformer(nn.Module):
         self.blocks = nn.ModuleList(Block(dim, heads, gated) for _ in range(layers))
         if positions == "learned":
             self.positions = nn.Embedding(max_episode_steps, dim)
-        self.behind = Linear(dim, dim, "relu")
-        if image and corner:
-            self.decoder = Decoder(dim, corner, image[0])
+        self.hidden = Linear(dim, dim, "relu")
+        if image and decoder_shape:
+            self.decoder = Decoder(dim, decoder_shape, image[0])
 
     def forward(
-        self, obs: Tensor, carry: Carry, start: Tensor, image: Tensor | None = None
+        self, obs: Tensor, carry: Carry, episode_start: Tensor, image: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Carry] | tuple[Tensor, Tensor, Carry, Tensor]:
         """The policy's outputs `[B, outputs]`, values `[B, streams]` and the next carry.
 
         With `image [B, H, W, C]`, from 0 to 1, also the loss of its reconstruction from the hidden layer.
         """
-        steps = carry["steps"] * (1 - start)
+        steps = carry["steps"] * (1 - episode_start)
         ago = torch.arange(self._memory, 0, -1, device=steps.device)  # age of each row; that of the last step is 1
-        seen = ago <= steps[:, None]
-        x, kept = self.trunk(obs), []
+        mask = ago <= steps[:, None]
+        x, memory_rows = self.trunk(obs), []
         rows = self._rows(carry["inputs"].to(x.dtype), steps[:, None] - ago)
         for layer, block in enumerate(self.blocks):
-            kept.append(self._remembered(x, steps))
-            x = block(x, rows[:, :, layer], seen)
-        x = self.behind(x)
-        result = self.actor(x), self.critic(x), {"steps": steps + 1, "inputs": torch.stack(kept, 1)}
+            memory_rows.append(self._memory_row(x, steps))
+            x = block(x, rows[:, :, layer], mask)
+        x = self.hidden(x)
+        result = self.actor(x), self.critic(x), {"steps": steps + 1, "inputs": torch.stack(memory_rows, 1)}
         if image is None:
             return result
         return *result, F.binary_cross_entropy_with_logits(self.decoder(x).to(image.dtype), image)
 
-    def _remembered(self, x: Tensor, steps: Tensor) -> Tensor:
+    def _memory_row(self, x: Tensor, steps: Tensor) -> Tensor:
         """The row `[B, D]` to remember for a layer's input `x [B, D]` at the step `steps [B]` of its episode."""
         if self._encoding == "learned":
             return x
@@ -151,12 +151,12 @@ class Transformer(nn.Module):
             x = x + attention.sinusoids(torch, self._most - steps, x)
         return F.layer_norm(x, x.shape[-1:])
 
-    def _rows(self, kept: Tensor, places: Tensor) -> Tensor:
-        """Standardised rows `[B, L, layers, D]` with positions, from the stored rows `kept`.
+    def _rows(self, memory_rows: Tensor, places: Tensor) -> Tensor:
+        """Standardised rows `[B, L, layers, D]` with positions, from the stored rows `memory_rows`.
 
         `places [B, L]` are the rows' steps in the episode.
         """
         if self._encoding != "learned":
-            return kept
+            return memory_rows
         positions = self.positions(places.clip(0, self._most).int())
-        return F.layer_norm(kept + positions[:, :, None], kept.shape[-1:])
+        return F.layer_norm(memory_rows + positions[:, :, None], memory_rows.shape[-1:])

@@ -32,7 +32,7 @@ class Charts:
         ppo = run["config"]["ppo"]
         self._batch_size, self._first_step = ppo["num_envs"] * ppo["num_steps"], -1
 
-    def of(self, row: Mapping[str, Any], episodes: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    def values(self, row: Mapping[str, Any], episodes: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         """Values by tag, without missing ones, of an iteration's `row` and of the `episodes` that ended in it."""
         if self._first_step < 0:
             self._first_step = row["global_step"] - self._batch_size  # above 0 after checkpoint.load

@@ -42,7 +42,7 @@ class Events:
         scalars = [Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()]
         self._writer.file_writer.add_summary(Summary(value=scalars), global_step, wall_time)
 
-    def log_film(self, path: Path, global_step: int) -> None:
+    def log_video(self, path: Path, global_step: int) -> None:
         """Nothing: TensorBoard shows no mp4 files."""
 
     def finish(self, result: Mapping[str, Any] | None) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from ppo_bench.common.errors import ConfigError, one_line
 from ppo_bench.common.files import is_complete, read_json
-from ppo_bench.common.progress import say
+from ppo_bench.common.progress import print_status
 from ppo_bench.common.rows import read_rows
 from ppo_bench.runs.trackers.charts import Charts
 
@@ -23,7 +23,7 @@ class OpenTracker(Protocol):
     def log(self, values: Mapping[str, float], global_step: int, wall_time: float) -> None:
         """Log the values of an iteration by tag. It ended at `global_step`, and at `wall_time` (seconds since 1970)."""
 
-    def log_film(self, path: Path, global_step: int) -> None:
+    def log_video(self, path: Path, global_step: int) -> None:
         """Log the mp4 file of an episode by the checkpoint at `global_step`."""
 
     def finish(self, result: Mapping[str, Any] | None) -> None:
@@ -43,7 +43,7 @@ class Tracker(Protocol):
         """
 
 
-class Tracking:
+class Trackers:
     """The open trackers of one run. One that raises is reported, and left alone from then on."""
 
     def __init__(self, trackers: Mapping[str, Tracker], folder: Path) -> None:
@@ -73,12 +73,12 @@ class Tracking:
         for row in rows:
             step = row["global_step"]
             last = bisect_right(episodes, step, first, key=lambda episode: episode["global_step"])
-            values, first = self._charts.of(row, episodes[first:last]), last
+            values, first = self._charts.values(row, episodes[first:last]), last
             self._each("log", values, step, self._started + row["wall_seconds"])
-        for path, step in films(self._folder):
+        for path, step in recorded_videos(self._folder):
             if path not in self._films:
                 self._films.add(path)
-                self._each("log_film", path, step)
+                self._each("log_video", path, step)
 
     def finish(self) -> None:
         """Close the trackers, with the result of the run if it is complete."""
@@ -97,10 +97,10 @@ class Tracking:
 
 
 def _warn(name: str, error: Exception) -> None:
-    say(f"warning: tracker={name} has stopped: {type(error).__name__}: {one_line(error)}")
+    print_status(f"warning: tracker={name} has stopped: {type(error).__name__}: {one_line(error)}")
 
 
-def films(folder: Path) -> Iterator[tuple[Path, int]]:
+def recorded_videos(folder: Path) -> Iterator[tuple[Path, int]]:
     """The mp4 files of a run's training and evaluations, each with the `global_step` of its checkpoint."""
     for path in sorted((folder / "evaluations").glob("*.mp4")):
         about = path.with_suffix(".json")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ppo_bench.common.errors import ConfigError, require
-from ppo_bench.common.progress import say
+from ppo_bench.common.progress import print_status
 
 MODES = ("online", "offline", "disabled", "shared")
 FINISH_SECONDS = 30.0
@@ -77,8 +77,8 @@ class WandbRun:
         if global_step > self._last_step:
             self._run.log({**values, "global_step": global_step})
 
-    def log_film(self, path: Path, global_step: int) -> None:
-        """See `OpenTracker.log_film`."""
+    def log_video(self, path: Path, global_step: int) -> None:
+        """See `OpenTracker.log_video`."""
         import wandb
 
         self._run.log({f"videos/{path.stem}": wandb.Video(str(path), format="mp4"), "global_step": global_step})
@@ -90,7 +90,9 @@ class WandbRun:
         ending.start()
         ending.join(FINISH_SECONDS)
         if ending.is_alive():
-            say(f"warning: tracker=wandb did not finish within {FINISH_SECONDS:g} s; `wandb sync` uploads the rest")
+            print_status(
+                f"warning: tracker=wandb did not finish within {FINISH_SECONDS:g} s; `wandb sync` uploads the rest"
+            )
 
     def _finish(self, exit_code: int) -> None:
         with suppress(Exception):  # after the time limit nobody listens

@@ -21,8 +21,8 @@ from ppo_bench.envs.atari import FRAME_SKIP
 from ppo_bench.envs.base import Task, VectorEnv
 from ppo_bench.envs.envpool import EnvPoolEnv
 from ppo_bench.envs.gymnasium import GymnasiumEnv
-from ppo_bench.envs.host import on_host
-from ppo_bench.envs.observed import make_env, observed
+from ppo_bench.envs.host import to_vector_env
+from ppo_bench.envs.observation_selection import make_env, select_observations
 from ppo_bench.envs.pettingzoo import PettingZooEnv
 
 MUJOCO_NEEDS = "MuJoCo needs apt install libegl1 libgl1-mesa-dri"
@@ -79,7 +79,7 @@ def open_scene(config: Config) -> Scene:
 
 def _maker(config: Config) -> Callable[[], Scene]:
     """The function that makes the scene of a run. Raises `ConfigError` if the environment cannot be drawn."""
-    env, backend, task = config.root.env, config.backend, config.task.alone()
+    env, backend, task = config.root.env, config.backend, config.task.with_one_env()
     if backend.name == "pettingzoo":
         return functools.partial(_by_pettingzoo, task)
     if gymnasium_id := env.id or env.ids.get("gymnasium"):
@@ -92,7 +92,7 @@ def _maker(config: Config) -> Callable[[], Scene]:
                 raise  # else the id belongs to the run's backend, and gymnasium may not know it
     if envpool_id := env.ids.get("envpool") if env.id is None else env.id if "envpool" in backend.name else None:
         return functools.partial(_by_envpool, replace(task, id=envpool_id))
-    env_shown = on_host(make_env(backend, task))
+    env_shown = to_vector_env(make_env(backend, task))
     if _has_planes(env_shown):
         return lambda: Scene(env_shown, _planes, FPS)
     env_shown.close()
@@ -112,13 +112,15 @@ def _by_pettingzoo(task: Task) -> Scene:
 
 def _drawn(env: GymnasiumEnv | PettingZooEnv, task: Task) -> Scene:
     return Scene(
-        observed(env, task), lambda obs: env.render(), ATARI_FPS // FRAME_SKIP if task.atari else env.render_fps
+        select_observations(env, task),
+        lambda obs: env.render(),
+        ATARI_FPS // FRAME_SKIP if task.atari else env.render_fps,
     )
 
 
 def _by_envpool(task: Task) -> Scene:
     env = EnvPoolEnv(task, num_threads=1, render_mode="rgb_array")
-    return Scene(observed(env, task), lambda obs: env.render(), FPS)
+    return Scene(select_observations(env, task), lambda obs: env.render(), FPS)
 
 
 def _has_planes(env: VectorEnv) -> bool:

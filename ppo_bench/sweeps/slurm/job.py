@@ -21,19 +21,19 @@ from pathlib import Path
 from submitit import JobEnvironment, SlurmJob
 from submitit.helpers import Checkpointable, TorchDistributedEnvironment
 
-from ppo_bench.common.cli import EXIT_CODES, LOST
-from ppo_bench.common.errors import Failed, Interrupted
+from ppo_bench.common.cli import EXIT_CODES, EXIT_RANK_LOST
+from ppo_bench.common.errors import RunError, RunInterrupted
 from ppo_bench.common.files import are_complete
-from ppo_bench.common.launched import OWN_CORES
+from ppo_bench.common.rank_info import OWN_CORES
 from ppo_bench.sweeps.child import Failure, train_in_process
 from ppo_bench.sweeps.slurm.commands import requeue
 
 JOB = "${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}"
 REQUEUE_IF_EARLY = f"trap '[ $? -ne 140 ] || scontrol requeue {JOB}' EXIT"
 """Line of a job's script: a SIGUSR2 before submitit handles it ends the step, and srun exits with 128 + 12."""
-STOPPED = (EXIT_CODES[Interrupted], -signal.SIGTERM)
+STOPPED = (EXIT_CODES[RunInterrupted], -signal.SIGTERM)
 """Exit codes of a training that was told to end, perhaps before it could heed it."""
-CONSEQUENCES = (LOST, -signal.SIGABRT)
+CONSEQUENCES = (EXIT_RANK_LOST, -signal.SIGABRT)
 """Exit codes of a rank that ends because another one has; JAX ends it by SIGABRT."""
 SAYS_SECONDS = 10.0
 """Time for another task to say why its rank has failed. If its node is lost, nobody says anything."""
@@ -50,7 +50,7 @@ class Training(Checkpointable):
         """Train the run, or the runs of a program of several, in `folders`, unless they are complete.
 
         Returns the reason why the process of another task than the first has failed, None if it has not. Raises
-        `Failed` with one line if the run has.
+        `RunError` with one line if the run has.
         """
         task = JobEnvironment()
         task.paths.result_pickle.unlink(missing_ok=True)  # of an earlier try
@@ -67,7 +67,7 @@ class Training(Checkpointable):
         if failure is None or are_complete([Path(folder) for folder in folders]):
             return None
         if task.global_rank == 0:
-            raise Failed(self._reason(failure, task))
+            raise RunError(self._reason(failure, task))
         if failure.code in STOPPED + CONSEQUENCES:
             return None
         where = f"process {task.global_rank} of {task.num_tasks}, on {task.hostname}"

@@ -12,11 +12,11 @@ from contextlib import redirect_stderr
 from pathlib import Path
 from typing import NamedTuple
 
-from ppo_bench.common.cli import Parser, overrides_of
+from ppo_bench.common.cli import Parser, parse_overrides
 from ppo_bench.common.columns import aligned
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import are_complete, first_unfinished, is_complete
-from ppo_bench.common.progress import say
+from ppo_bench.common.progress import print_status
 from ppo_bench.configuration.compose import of_hydra, search_path
 from ppo_bench.configuration.load import load_config
 from ppo_bench.sweeps.expand import sweep_jobs
@@ -40,13 +40,13 @@ def main(arguments: list[str]) -> int:
     parser.add_overrides("as for a sweep by python -m ppo_bench -m, and launch.<key>=")
     parser.add_argument("--dry-run", action="store_true", help="print what would be submitted, and submit nothing")
     options = parser.parse_intermixed_args(arguments)
-    of_launch, of_runs = split(overrides_of(options))
+    of_launch, of_runs = split(parse_overrides(options))
     launch = load_launch([*search_path(of_runs), *of_launch])
     outputs, runs, tasks = _runs(of_runs, launch)
     if options.dry_run:
         needed, rows = _choose(outputs, runs)
         print(aligned(rows))
-        say(f"{len(needed)} of {len(runs)} runs would be submitted, {_resources(launch, tasks, len(needed))}")
+        print_status(f"{len(needed)} of {len(runs)} runs would be submitted, {_resources(launch, tasks, len(needed))}")
         return 0
     require_slurm()
     with one_at_a_time(outputs):
@@ -54,7 +54,9 @@ def main(arguments: list[str]) -> int:
         jobs = _submit(outputs, needed, launch, tasks) if needed else []
     print(aligned(rows))
     how = f" as {jobs[0].partition('_')[0]}, {_resources(launch, tasks, len(needed))}" if jobs else ""
-    say(f"{len(needed)} of {len(runs)} runs submitted{how}; python launch/status.py {outputs} shows their state")
+    print_status(
+        f"{len(needed)} of {len(runs)} runs submitted{how}; python launch/status.py {outputs} shows their state"
+    )
     return 0
 
 

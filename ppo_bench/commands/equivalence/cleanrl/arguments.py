@@ -48,7 +48,7 @@ def _values(config: Config) -> dict[str, Any]:
         **{name: getattr(ppo, name) for name in PPO_ARGUMENTS},
         "local_num_envs": ppo.num_envs // ppo.shards,
         **{name: getattr(algorithm, name, None) for name in RND_ARGUMENTS},
-        "num_iterations_obs_norm_init": algorithm.warm_up,
+        "num_iterations_obs_norm_init": algorithm.num_warmup_rollouts,
         "init_lr": ppo.learning_rate,
         "final_lr": ppo.final_learning_rate if ppo.anneal_lr else ppo.learning_rate,
         "init_ent_coef": ppo.ent_coef,

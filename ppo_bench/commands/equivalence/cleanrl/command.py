@@ -29,12 +29,12 @@ from ppo_bench.commands.equivalence.differences import TOLERANCES, IterationOutc
 from ppo_bench.commands.equivalence.processes import FrameworkProcess
 from ppo_bench.commands.equivalence.requirements import configs_by_framework, require_no_run
 from ppo_bench.common.columns import aligned
-from ppo_bench.common.errors import ConfigError, Failed, reason
+from ppo_bench.common.errors import ConfigError, RunError, reason
 from ppo_bench.common.files import SCHEMA_VERSION, make_folder, write_json
-from ppo_bench.common.progress import say
+from ppo_bench.common.progress import print_status
 from ppo_bench.common.values import digest
 from ppo_bench.configuration.config import Config
-from ppo_bench.mathematics.arrays import Arrays, Tree, under
+from ppo_bench.mathematics.arrays import Arrays, Tree, select_prefix
 from ppo_bench.mathematics.normalize import ActionBounds
 
 EXACT = 1e-10
@@ -65,11 +65,11 @@ def main(overrides: list[str]) -> int:
     root, script = schema(config), script_path(config)
     require_no_run(config, overrides)
     configs = configs_by_framework(load, overrides, root.frameworks)
-    problem, initial = initial_state(config)
+    training_spec, initial = initial_state(config)
     require_same_names(script.stem, initial)
     with tempfile.TemporaryDirectory() as folder:
         theirs = _run(config, Path(folder), overrides)
-    rows = [row for name, each in configs.items() for row in _compare(name, each, theirs, problem.action_bounds)]
+    rows = [row for name, each in configs.items() for row in _compare(name, each, theirs, training_spec.action_bounds)]
     return _report(config, rows, set().union(*(iteration.patches for iteration in theirs)))
 
 
@@ -84,10 +84,10 @@ class ScriptIteration(NamedTuple):
 
 
 def _run(config: Config, folder: Path, overrides: list[str]) -> list[ScriptIteration]:
-    """Execute the script, whose processes write to `folder`. Raises `Failed` with its last line if it fails."""
+    """Execute the script, whose processes write to `folder`. Raises `RunError` with its last line if it fails."""
     root, script = schema(config), script_path(config)
     ranks = config.ppo.shards if SCRIPTS[script.stem].is_distributed else 1
-    say(f"python {script.name} {' '.join([*arguments_of(script, config), *root.arguments])}")
+    print_status(f"python {script.name} {' '.join([*arguments_of(script, config), *root.arguments])}")
     torchrun = ["torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "-m"] if ranks > 1 else []
     command = [sys.executable, "-m", *torchrun, "ppo_bench.commands.equivalence.cleanrl.process"]
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
@@ -97,7 +97,7 @@ def _run(config: Config, folder: Path, overrides: list[str]) -> list[ScriptItera
     if ran.returncode:
         lines = ran.stderr.splitlines()
         of_ranks = [line for line in lines if line.startswith("[rank")]  # before what torchrun says of them
-        raise Failed(f"{script.name}: {reason(ran.returncode, of_ranks or lines)}")
+        raise RunError(f"{script.name}: {reason(ran.returncode, of_ranks or lines)}")
     numbers = range(1, root.iterations + 1)
     return [_iteration([folder / str(rank) / f"{number}.npz" for rank in range(ranks)], config) for number in numbers]
 
@@ -105,11 +105,12 @@ def _run(config: Config, folder: Path, overrides: list[str]) -> list[ScriptItera
 def _iteration(records: list[Path], config: Config) -> ScriptIteration:
     """An iteration from the records of all processes."""
     arrays = [_arrays(record) for record in records]
-    actions, valid = (np.concatenate([each[name] for each in arrays], 1) for name in ("actions", "valid"))
+    actions, value_mask = (np.concatenate([each[name] for each in arrays], 1) for name in ("actions", "value_mask"))
     metrics = {
-        name: float(np.mean([each[f"metrics.{name}"] for each in arrays])) for name in under("metrics", arrays[0])
+        name: float(np.mean([each[f"metrics.{name}"] for each in arrays]))
+        for name in select_prefix("metrics", arrays[0])
     }
-    counts = valid if config.ppo.mask_resets else np.ones_like(valid)
+    counts = value_mask if config.ppo.mask_resets else np.ones_like(value_mask)
     patches = {str(name) for each in arrays for name in each["patches"]}
     return ScriptIteration(IterationOutcome(actions, {}, arrays[0], metrics, None), counts, patches)
 
@@ -128,14 +129,14 @@ def _compare(name: str, config: Config, theirs: list[ScriptIteration], bounds: A
             if script.actions.shape[:2] != ours.actions.shape[:2]:
                 shapes = f"{list(script.actions.shape[:2])}, and here {list(ours.actions.shape[:2])}"
                 raise ConfigError(f"arguments: a rollout of the script is {shapes}")
-            actions = bounds.within(np, script.actions) if bounds else script.actions
+            actions = bounds.to_env_actions(np, script.actions) if bounds else script.actions
             counted = counts.reshape(*counts.shape, *[1] * (actions.ndim - 2))
             actions = np.where(counted, actions.astype(ours.actions.dtype), ours.actions)
             losses = [loss for loss in script.metrics if loss != "gradient_norm"]
             other = script._replace(actions=actions, metrics={**ours.metrics, **script.metrics})
             found = compare(ours, other, TOLERANCES[config.root.precision].actions, losses)
             mean, variance = (
-                _distance(*(_vector(under(f"adam.{moment}", each.after)) for each in (ours, other)))
+                _distance(*(_vector(select_prefix(f"adam.{moment}", each.after)) for each in (ours, other)))
                 for moment in ("mean", "variance")
             )
             measured = (found.losses, found.gradient_norm) if losses else (None, None)

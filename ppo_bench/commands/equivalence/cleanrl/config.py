@@ -15,10 +15,10 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
 from ppo_bench.configuration.schema import RootSchema
-from ppo_bench.envs.observed import make_env
+from ppo_bench.envs.observation_selection import make_env
 from ppo_bench.mathematics.arrays import Arrays
-from ppo_bench.runners.base import Problem
-from ppo_bench.runners.declared import initial_arrays
+from ppo_bench.runners.array_specs import initial_arrays
+from ppo_bench.runners.base import TrainingSpec
 
 
 @dataclass
@@ -62,8 +62,8 @@ def load(overrides: Sequence[str]) -> Config:
     return config
 
 
-def initial_state(config: Config) -> tuple[Problem, Arrays]:
+def initial_state(config: Config) -> tuple[TrainingSpec, Arrays]:
     """What is trained, and the arrays that the training begins with."""
     with closing(make_env(config.backend, config.task)) as env:
-        problem = config.problem(env)
-        return problem, initial_arrays(problem, config.root.seed)
+        training_spec = config.training_spec(env)
+        return training_spec, initial_arrays(training_spec, config.root.seed)

@@ -29,7 +29,7 @@ def install(script: TorchScript) -> None:
     def warmup_actions(original: Any, low: int, high: int, size: tuple[int]) -> Any:
         """Actions of a uniform policy, with the noise of iterations before the first."""
         iteration, step = divmod(len(script.resets), script.ppo.num_steps)
-        return action_noise(script, iteration - script.config.algorithm.warm_up)[step].argmax(-1).numpy()
+        return action_noise(script, iteration - script.config.algorithm.num_warmup_rollouts)[step].argmax(-1).numpy()
 
     @patch(torch, "rand")
     def rand(original: Any, *size: Any, **options: Any) -> Any:
@@ -90,7 +90,7 @@ class WarmedPool(Pool):
     def step(self, action: Any) -> Any:
         """See `Pool.step`."""
         answer = super().step(action)
-        warmup = self._script.ppo.num_steps * self._script.config.algorithm.warm_up
+        warmup = self._script.ppo.num_steps * self._script.config.algorithm.num_warmup_rollouts
         if len(self._script.resets) == warmup and self._script.uses("rnd-start"):
             answer = tuple(np.copy(part) if isinstance(part, np.ndarray) else part for part in answer)
             self._pool.close()

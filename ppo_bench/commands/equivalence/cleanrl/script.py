@@ -19,7 +19,7 @@ from ppo_bench.commands.equivalence.cleanrl.parameter_names import to_ours, to_t
 from ppo_bench.commands.equivalence.cleanrl.scripts import SCRIPTS
 from ppo_bench.configuration.config import Config
 from ppo_bench.mathematics.arrays import Arrays
-from ppo_bench.mathematics.parts import Part
+from ppo_bench.mathematics.shards import Shard
 
 
 def patch(owner: Any, name: str) -> Callable[[Callable[..., Any]], None]:
@@ -67,15 +67,15 @@ class Script(ABC):
         self.config, self.root, self.ppo = config, schema(config), config.ppo
         self.path = script_path(config)
         self.spec = SCRIPTS[self.path.stem]
-        self.problem, self._initial = initial_state(config)
+        self.training_spec, self._initial = initial_state(config)
         self.names = self.spec.names(self._initial)
         self.variables: dict[str, Any] = {}
         """The script's global variables."""
         self.used: set[str] = set()
         """Names of all patches that have had an effect, and of those that were left out."""
-        self.part = Part(int(os.environ.get("LOCAL_RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
+        self.part = Shard(int(os.environ.get("LOCAL_RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
         self.num_envs, self.first_env = self.part.size(self.ppo.num_envs), self.part.first(self.ppo.num_envs)
-        self.env_seeds = self.problem.env_seeds(self.root.seed, 0)[self.first_env :][: self.num_envs]
+        self.env_seeds = self.training_spec.env_seeds(self.root.seed, 0)[self.first_env :][: self.num_envs]
         self.records = folder / str(self.part.index)
         self.records.mkdir()
         self.iteration = 1
@@ -112,10 +112,10 @@ class Script(ABC):
     @property
     def drops_resets(self) -> bool:
         """Whether minibatches of the last rollout have to leave out steps that only reset an environment."""
-        return self.ppo.mask_resets and not self.valid.all() and self.uses("resets")
+        return self.ppo.mask_resets and not self.value_mask.all() and self.uses("resets")
 
     @property
-    def valid(self) -> np.ndarray:
+    def value_mask(self) -> np.ndarray:
         """Which transitions of the last rollout are no resets, `[T, N]` bool."""
         return ~np.stack(self.resets[-self.ppo.num_steps :])
 
@@ -139,7 +139,10 @@ class Script(ABC):
 
         `parameters` are those that learn, and `moments` Adam's `mean` and `variance` of them, by the script's names.
         """
-        arrays = {"actions": actions, "valid": self.valid if self.resets else np.ones(actions.shape[:2], bool)}
+        arrays = {
+            "actions": actions,
+            "value_mask": self.value_mask if self.resets else np.ones(actions.shape[:2], bool),
+        }
         arrays |= to_ours(self.names, "params", parameters)
         for moment, of_all in moments.items():
             arrays |= to_ours(self.names, f"adam.{moment}", of_all)

@@ -45,8 +45,8 @@ def _widen_to_float64(script: Script) -> None:
 def action_noise(script: Script, iteration: int) -> torch.Tensor:
     """Noise `[T + 1, N, A]` of the policy's actions in an iteration."""
     script.used.add("action noise")
-    network, one = script.problem.network, torch.ones(1, dtype=torch.int32)
-    sizes = (script.ppo.num_steps + 1, script.num_envs, network.actions.lanes)
+    network, one = script.training_spec.network, torch.ones(1, dtype=torch.int32)
+    sizes = (script.ppo.num_steps + 1, script.num_envs, network.actions.action_dim)
     steps, envs, lanes = (torch.arange(size, dtype=torch.int32) for size in sizes)
     keys = (one * script.root.seed, one * iteration, steps)
     words = noise.action_words(torch, *keys, envs + script.first_env, lanes)
@@ -94,7 +94,7 @@ def _supply_permutations(script: TorchScript) -> None:
             taken = np.asarray(self)[key]
             if not isinstance(key, slice | tuple) or not script.drops_resets:
                 return taken
-            return taken.ravel()[script.valid.ravel()[taken.ravel()]]
+            return taken.ravel()[script.value_mask.ravel()[taken.ravel()]]
 
         def split(self, size: int) -> list[Any]:
             """Slices of `size` transitions, one behind the other, as of a tensor."""
@@ -114,7 +114,7 @@ def _supply_permutations(script: TorchScript) -> None:
     def randperm(original: Any, size: int, device: Any = None) -> Any:
         return permutation(script, size).astype(np.int64).view(Indices)
 
-    if script.problem.network.sequences:
+    if script.training_spec.network.sequences:
         script.when_built.append(lambda: _take_whole_sequences(script))
 
 
@@ -128,8 +128,8 @@ def _take_whole_sequences(script: TorchScript) -> None:
             return original(x, lstm_state, done, action)
         rows = np.asarray(own["flatinds"])[:, np.asarray(own["mbenvinds"])].ravel()
         *of_rows, state = original(own["b_obs"][rows], lstm_state, own["b_dones"][rows], own["b_actions"].long()[rows])
-        valid = torch.from_numpy(script.valid.ravel()[rows])
-        return *(each[valid] for each in of_rows), state
+        value_mask = torch.from_numpy(script.value_mask.ravel()[rows])
+        return *(each[value_mask] for each in of_rows), state
 
 
 # --- Known differences ------------------------------------------------------------------------------------------------

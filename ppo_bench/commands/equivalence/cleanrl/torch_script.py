@@ -48,7 +48,7 @@ class TorchScript(Script):
         """See `Script.end_iteration`."""
         own = self.variables
         actions = (own["actions"] if "actions" in own else own["container"]["actions"]).numpy()
-        if self.problem.network.discrete and actions.ndim > 2:
+        if self.training_spec.network.discrete and actions.ndim > 2:
             actions = actions[..., 0]  # one choice at a time
         theirs = {name: p for name, p in self._parameters().items() if p.requires_grad}
         moments = {

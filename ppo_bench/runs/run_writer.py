@@ -13,12 +13,12 @@ from typing import Any
 
 from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.common.files import SCHEMA_VERSION, write_json
-from ppo_bench.common.progress import say
+from ppo_bench.common.progress import print_status
 from ppo_bench.common.rows import Rows
 from ppo_bench.configuration.config import Config
-from ppo_bench.envs.base import USUALLY_TOLD
+from ppo_bench.envs.base import DEFAULT_INFO_KEYS
 from ppo_bench.mathematics.arrays import Arrays
-from ppo_bench.mathematics.distributions import std_of_normal
+from ppo_bench.mathematics.distributions import normal_std
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Episode, Metrics
 from ppo_bench.runs.loop_state import LoopState
@@ -28,19 +28,19 @@ from ppo_bench.runs.results import (
     EVALUATION_COLUMNS,
     RECENT_EPISODES,
     mean,
-    recorded,
+    read_run_json,
     speeds,
 )
-from ppo_bench.runs.trackers.tracking import Tracking
-from ppo_bench.runs.video.films import Films
+from ppo_bench.runs.trackers.tracking import Trackers
+from ppo_bench.runs.video.video_recorder import VideoRecorder
 from ppo_bench.tuning.machine import peak_memory_bytes
 
 LARGE_STD = 10.0
 """Standard deviation of a policy, 1 at first, from which a run warns that actions have become noise."""
-NOTHING: Mapping[str, float | None] = {}
+NO_COLUMNS: Mapping[str, float | None] = {}
 
 
-class Record:
+class RunWriter:
     """The files that one run writes to its folder during training."""
 
     def __init__(
@@ -60,7 +60,7 @@ class Record:
         """
         self.config = config
         self._action_size, self._warned_of_std = action_size, False
-        self._tracking = Tracking({}, folder)
+        self._tracking = Trackers({}, folder)
         self._unlogged_rows, self._unlogged_episodes = list[dict[str, Any]](), list[dict[str, Any]]()
         self.folder = folder
         self.loop = loop
@@ -68,12 +68,12 @@ class Record:
         if new:
             self._begin(made_by)
         else:
-            say(f"resuming {folder} after iteration {loop.iteration} of {config.num_iterations}")
+            print_status(f"resuming {folder} after iteration {loop.iteration} of {config.num_iterations}")
             warn_of_differences(folder, made_by)
             loop.resumes += 1
         self._metrics, self._episodes = (Rows(folder / name, mark) for name, mark in loop.marks.items())
         self._earlier_seconds = loop.wall_seconds
-        self.films = Films(config.root.video.every_episodes, loop.episodes)
+        self.video_recorder = VideoRecorder(config.root.video.every_episodes, loop.episodes)
 
     def _begin(self, made_by: dict[str, Any]) -> None:
         started = datetime.now(UTC).isoformat(timespec="seconds")
@@ -85,7 +85,7 @@ class Record:
         }
         if loaded := self.config.loaded:
             what = f"after iteration {self.loop.iteration}" if self.loop.iteration else "with the parameters"
-            say(f"starting {what} of {self.config.root.checkpoint.load}")
+            print_status(f"starting {what} of {self.config.root.checkpoint.load}")
             about["loaded"] = {
                 "iteration": loaded.loop["iteration"],
                 "arrays_sha256": checkpoint.digest(loaded.arrays),
@@ -98,7 +98,7 @@ class Record:
         episodes: list[Episode],
         seconds: float,
         sps: float,
-        evaluated: Mapping[str, float | None] = NOTHING,
+        evaluated: Mapping[str, float | None] = NO_COLUMNS,
     ) -> dict[str, Any]:
         """Record one iteration, `seconds` after the files of rows were opened, at `sps` environment steps per second.
 
@@ -108,7 +108,7 @@ class Record:
         loop, first_step, earlier = self.loop, self.loop.global_step, self.loop.episodes
         loop.count(metrics, episodes, self.config.ppo.batch_size)
         if earlier < RECENT_EPISODES <= loop.episodes:
-            self._warn_of_untold()
+            self._warn_of_missing_info()
         loop.wall_seconds = self._earlier_seconds + seconds
         if None not in evaluated.values():
             loop.evaluation = dict(evaluated) or loop.evaluation
@@ -130,9 +130,9 @@ class Record:
         self._unlogged_episodes.clear()
 
     @contextmanager
-    def tracked(self) -> Iterator[None]:
+    def open_trackers(self) -> Iterator[None]:
         """A context in which the configuration's trackers are open."""
-        self._tracking = Tracking(self.config.trackers, self.folder)
+        self._tracking = Trackers(self.config.trackers, self.folder)
         try:
             yield
         finally:
@@ -142,31 +142,33 @@ class Record:
         """The column `std` of a policy of continuous actions; a warning where it is large for the first time."""
         if not self._action_size or "entropy" not in metrics:
             return {}
-        std = std_of_normal(metrics["entropy"], self._action_size)
+        std = normal_std(metrics["entropy"], self._action_size)
         if std > LARGE_STD and not self._warned_of_std:
             self._warned_of_std = True
-            say(
+            print_status(
                 f"warning: the policy's standard deviation has grown to {std:.3g} by step {self.loop.global_step:,} (a "
                 "new policy's is 1), so that most actions lie beyond their bounds: try a smaller ppo.ent_coef"
             )
         return {"std": std}
 
-    def _warn_of_untold(self) -> None:
-        untold = set(self.config.task.info) - USUALLY_TOLD - set(self.loop.recent_told)
-        if untold:
-            say(f"warning: env.info: none of {self.loop.episodes} episodes has told {', '.join(sorted(untold))}")
+    def _warn_of_missing_info(self) -> None:
+        missing = set(self.config.task.info) - DEFAULT_INFO_KEYS - set(self.loop.recent_told)
+        if missing:
+            print_status(
+                f"warning: env.info: none of {self.loop.episodes} episodes has told {', '.join(sorted(missing))}"
+            )
 
     def save(self, arrays: Arrays) -> Path:
         """Write a checkpoint; older checkpoints stay until `prune`."""
         loop = self.loop
         loop.metrics_mark, loop.episodes_mark = self._metrics.mark(), self._episodes.mark()
-        loop.note_best()
-        saved = checkpoint.Checkpoint(_lasting(arrays), asdict(loop))
+        loop.update_best()
+        saved = checkpoint.Checkpoint(_without_env_state(arrays), asdict(loop))
         return checkpoint.save(self.folder / "checkpoints", loop.iteration, saved, loop.best_iteration)
 
     def snapshot(self, arrays: Arrays) -> None:
         """Write a snapshot for evaluation where the run is interrupted; a run does not resume from it."""
-        saved = checkpoint.Checkpoint(_lasting(arrays), asdict(self.loop))
+        saved = checkpoint.Checkpoint(_without_env_state(arrays), asdict(self.loop))
         checkpoint.save_snapshot(self.folder / "checkpoints", self.loop.iteration, saved)
 
     def prune(self) -> None:
@@ -176,7 +178,7 @@ class Record:
     def finish(self, setup_seconds: float) -> None:
         """Write the result, which marks the run as complete."""
         if not self.loop.episodes:
-            say(f"warning: no episode has ended in {self.loop.global_step - self.loop.loaded_steps:,} steps")
+            print_status(f"warning: no episode has ended in {self.loop.global_step - self.loop.loaded_steps:,} steps")
         self.prune()
         self._metrics.close()
         self._episodes.close()
@@ -193,7 +195,7 @@ def _metrics_row(loop: LoopState, metrics: Metrics, episodes: list[Episode], sps
             "episodic_return": mean([e.episode_return for e in episodes]),
             "episodic_length": mean([e.length for e in episodes]),
         }
-        | {f"info_{name}": mean([e.told[name] for e in episodes if name in e.told]) for name in loop.recent_told}
+        | {f"info_{name}": mean([e.info[name] for e in episodes if name in e.info]) for name in loop.recent_told}
     )
 
 
@@ -203,10 +205,10 @@ def _episode_row(first_step: int, episode: Episode) -> dict[str, Any]:
         "env": episode.env,
         "return": episode.episode_return,
         "length": episode.length,
-    } | {f"info_{name}": value for name, value in episode.told.items()}
+    } | {f"info_{name}": value for name, value in episode.info.items()}
 
 
-def _lasting(arrays: Arrays) -> Arrays:
+def _without_env_state(arrays: Arrays) -> Arrays:
     """The arrays without the state of the environments, which restart at every checkpoint."""
     return {name: array for name, array in arrays.items() if not name.startswith("envs.")}
 
@@ -248,5 +250,5 @@ def _result(config: Config, loop: LoopState, folder: Path, setup_seconds: float)
 
 def warn_of_differences(folder: Path, now: dict[str, Any]) -> None:
     """Warn if versions, hardware or execution, those of `now`, differ from those at the start of the run."""
-    if changed := differences(recorded(folder), now):
-        say(f"warning: not what the run started with: {'; '.join(changed)}")
+    if changed := differences(read_run_json(folder), now):
+        print_status(f"warning: not what the run started with: {'; '.join(changed)}")

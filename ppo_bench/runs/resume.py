@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.progress import say
+from ppo_bench.common.progress import print_status
 from ppo_bench.configuration.config import Config
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners import checkpoint
@@ -24,7 +24,7 @@ class SeedRun(NamedTuple):
     folder: Path
 
 
-def leading(runs: Sequence[SeedRun]) -> list[SeedRun]:
+def runs_to_advance(runs: Sequence[SeedRun]) -> list[SeedRun]:
     """The runs that are to go on together first: without the last ones, as long as others are too far ahead of those.
 
     Runs go on together with the last of them if they have its newest checkpoint, or it has none, and if none is ahead
@@ -54,7 +54,7 @@ def _first(runs: Sequence[SeedRun]) -> int:
     return int(source.loop["iteration"]) if source else 0
 
 
-class Start(NamedTuple):
+class StartingPoint(NamedTuple):
     """Where runs begin that are trained together."""
 
     loops: list[LoopState]
@@ -80,23 +80,25 @@ class Start(NamedTuple):
         for run, loop in zip(runs, self.loops, strict=True):
             folder = run.folder / "checkpoints"
             if (checkpoint.newest_iteration(folder) or loop.iteration) > loop.iteration:
-                say(f"{run.folder} goes back to iteration {loop.iteration}, where the last run of its program is")
+                print_status(
+                    f"{run.folder} goes back to iteration {loop.iteration}, where the last run of its program is"
+                )
             checkpoint.go_back(folder, loop.iteration, loop.best_iteration if self.resumes else None)
 
 
-def new_start(runs: Sequence[SeedRun]) -> Start:
+def new_starting_point(runs: Sequence[SeedRun]) -> StartingPoint:
     """The start of new runs: initial weights, or the checkpoint that `checkpoint.load` names."""
     source = runs[0].config.source
     if source is None:
-        return Start([LoopState() for _ in runs], None, resumes=False)
+        return StartingPoint([LoopState() for _ in runs], None, resumes=False)
     iteration, global_step = source.loop["iteration"], source.loop["global_step"]
     loops = [LoopState(iteration, global_step, loaded_steps=global_step) for _ in runs]
     # Each run has random numbers of its own seed.
     arrays = [source.arrays | {"seed": np.array(run.config.root.seed)} for run in runs]
-    return Start(loops, arrays, resumes=False)
+    return StartingPoint(loops, arrays, resumes=False)
 
 
-def start_of(runs: Sequence[SeedRun], newest: Sequence[checkpoint.Checkpoint | None]) -> Start:
+def starting_point_of(runs: Sequence[SeedRun], newest: Sequence[checkpoint.Checkpoint | None]) -> StartingPoint:
     """The start from the `newest` checkpoints; a new one if a run has none.
 
     After an interruption, some of several runs may have a checkpoint more than others: all go back to the last one
@@ -106,15 +108,15 @@ def start_of(runs: Sequence[SeedRun], newest: Sequence[checkpoint.Checkpoint | N
     iterations = [saved.loop["iteration"] if saved else first for saved in newest]
     common = min(iterations)
     if common == first:
-        return new_start(runs)
+        return new_starting_point(runs)
     whole = [
         saved if saved and k == common else _of_iteration(folder, common)
         for saved, k, folder in zip(newest, iterations, folders, strict=True)
     ]
-    loops = [LoopState.of(saved.loop) for saved in whole]
+    loops = [LoopState.from_checkpoint(saved.loop) for saved in whole]
     for run, loop in zip(runs, loops, strict=True):
         loop.check_files(run.folder)
-    return Start(loops, [saved.arrays for saved in whole], resumes=True)
+    return StartingPoint(loops, [saved.arrays for saved in whole], resumes=True)
 
 
 def _of_iteration(folder: Path, iteration: int) -> checkpoint.Checkpoint:

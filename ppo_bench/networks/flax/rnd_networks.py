@@ -11,7 +11,7 @@ from ppo_bench.networks.flax.cnn import flat
 from ppo_bench.networks.flax.layers import Conv, Dense, leaky_relu
 
 
-def predicting(x: jax.Array, units: int, prefix: str, first: int) -> jax.Array:
+def extra_predictor_layers(x: jax.Array, units: int, prefix: str, first: int) -> jax.Array:
     """Outputs of the two layers that the predictor has more than the target."""
     x = nn.relu(Dense(units, name=f"{prefix}.{first}")(nn.relu(x)))
     return Dense(units, name=f"{prefix}.{first + 1}")(x)
@@ -22,7 +22,7 @@ class ImageFeatures(nn.Module):
 
     prefix: str
     units: int
-    predicts: bool
+    is_predictor: bool
     by_products: bool = False
 
     @nn.compact
@@ -33,7 +33,7 @@ class ImageFeatures(nn.Module):
         x = leaky_relu(conv(64, kernel=4, stride=2, name=f"{self.prefix}.1")(x))
         x = leaky_relu(conv(64, kernel=3, stride=1, name=f"{self.prefix}.2")(x))
         x = Dense(self.units, name=f"{self.prefix}.3")(flat(x))
-        return predicting(x, self.units, self.prefix, 4) if self.predicts else x
+        return extra_predictor_layers(x, self.units, self.prefix, 4) if self.is_predictor else x
 
 
 class VectorFeatures(nn.Module):
@@ -41,11 +41,11 @@ class VectorFeatures(nn.Module):
 
     prefix: str
     units: int
-    predicts: bool
+    is_predictor: bool
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         """The features."""
         x = leaky_relu(Dense(self.units, name=f"{self.prefix}.0")(x))
         x = Dense(self.units, name=f"{self.prefix}.1")(x)
-        return predicting(x, self.units, self.prefix, 2) if self.predicts else x
+        return extra_predictor_layers(x, self.units, self.prefix, 2) if self.is_predictor else x

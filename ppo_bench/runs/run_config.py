@@ -15,7 +15,7 @@ from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import recorded_config
 from ppo_bench.runners.checkpoint import CONFIG, is_exported
 
-STEPPED_ALONE = {"envpool_xla": "envpool"}
+EVALUATION_BACKENDS = {"envpool_xla": "envpool"}
 """Backends for stepping environments outside of a training program, by the run's backend."""
 
 
@@ -39,8 +39,9 @@ def load_run(run_folder: Path, changes: Mapping[str, Any]) -> Config:
     run = read_run(run_folder)
     made = {key: value for key, value in changes.items() if value is not None}
     own = run["config"]["backend"]["name"]
-    if "backend" not in made and own in STEPPED_ALONE:
-        made["backend"] = OmegaConf.to_container(compose_root("evaluate", [f"backend={STEPPED_ALONE[own]}"]).backend)
+    if "backend" not in made and own in EVALUATION_BACKENDS:
+        composed = compose_root("evaluate", [f"backend={EVALUATION_BACKENDS[own]}"])
+        made["backend"] = OmegaConf.to_container(composed.backend)
     config = recorded_config(run["config"], made)
     config.framework.require()
     config.backend.require()

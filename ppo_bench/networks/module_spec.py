@@ -13,7 +13,7 @@ Options = tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True)
-class Module:
+class ModuleSpec:
     """A module that both frameworks have: `networks/torch/<file>.py` and `networks/flax/<file>.py` have its class."""
 
     name: str
@@ -33,21 +33,21 @@ class Module:
         """A hash that takes no time, since each call of the module looks it up."""
         return hash((self.name, self.parameters[0].name))
 
-    def in_torch(self) -> Callable[..., Any]:
+    def torch_function(self) -> Callable[..., Any]:
         """The function `(params, *inputs)` of the module of PyTorch."""
-        from ppo_bench.networks.torch.call import Called
+        from ppo_bench.networks.torch.functional import FunctionalModule
 
         cls, options = _located(f"torch.{self.name}"), {**dict(self.options), **dict(self.inputs)}
-        return Called(lambda: cls(**options), self.parameters)
+        return FunctionalModule(lambda: cls(**options), self.parameters)
 
-    def in_flax(self, by_products: bool) -> Callable[..., Any]:
+    def flax_function(self, by_products: bool) -> Callable[..., Any]:
         """The function `(params, *inputs)` of the module of Flax; `by_products` is an option of its convolutions."""
-        from ppo_bench.networks.flax.call import Called
+        from ppo_bench.networks.flax.functional import FunctionalModule
 
         options = {**dict(self.options), **dict(self.flax)}
         if self.convolves:
             options["by_products"] = by_products
-        return Called(_located(f"flax.{self.name}")(**options), self.parameters)
+        return FunctionalModule(_located(f"flax.{self.name}")(**options), self.parameters)
 
 
 def _located(name: str) -> Any:

@@ -18,7 +18,7 @@ def _threads() -> set[int]:
     return {int(task.name) for task in Path("/proc/self/task").iterdir()}
 
 
-class Followers:
+class FollowerThreads:
     """A set of worker threads: those started inside `starting`. `gather` moves them to the caller's core."""
 
     def __init__(self) -> None:

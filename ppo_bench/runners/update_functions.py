@@ -13,30 +13,30 @@ import numpy as np
 
 from ppo_bench.algorithms.base import LEARNING_RATE_FACTOR, Algorithm, Hyperparameters, Targets, loss_metrics_of
 from ppo_bench.mathematics import noise, ppo
-from ppo_bench.mathematics.arrays import Array, Tree, named, under
-from ppo_bench.mathematics.parts import Part
-from ppo_bench.networks.network import NetworkSpec, masked
+from ppo_bench.mathematics.arrays import Array, Tree, add_prefix, select_prefix
+from ppo_bench.mathematics.shards import Shard
+from ppo_bench.networks.network import NetworkSpec, mask_logits
 from ppo_bench.networks.ops import Ops
-from ppo_bench.runners.base import Problem
-from ppo_bench.runners.declared import memory_arrays
+from ppo_bench.runners.array_specs import rollout_arrays
+from ppo_bench.runners.base import TrainingSpec
 
-FLAGS = ("rewards", "terminated", "truncated", "valid", "acts")
+LEARNING_ARRAYS = ("rewards", "terminated", "truncated", "value_mask", "policy_mask")
 """Names of the per-step arrays of a rollout that learning reads, `[T, N]` each; see `Algorithm.targets`."""
 
 
-class Computation(NamedTuple):
-    """Functions of a problem. Their argument `arrays` has the trained parameters and frozen arrays by name."""
+class UpdateFunctions(NamedTuple):
+    """Functions of a `TrainingSpec`. Their argument `arrays` has the trained parameters and frozen arrays by name."""
 
     network: NetworkSpec
     algorithm: Algorithm
     ppo: Hyperparameters
     ops: Ops
     env_axes: Mapping[str, int]
-    """Axis of the environments in each array of the rollout memory, by name."""
-    rows: int
+    """Axis of the environments in each array of the rollout buffer, by name."""
+    num_envs: int
     """Number of environments of one device."""
     devices: int
-    """Number of devices that share the training; every function here is one device's share of the computation."""
+    """Number of devices that share the training; every function here is one device's share of the work."""
 
     @property
     def loss_names(self) -> tuple[str, ...]:
@@ -45,8 +45,9 @@ class Computation(NamedTuple):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Names of the flags that learning reads: `FLAGS`, and `start`, which resets the carry, if there is one."""
-        return (*FLAGS, "start") if self.network.carry else FLAGS
+        """Names of what learning reads: `LEARNING_ARRAYS`, and `episode_start`, which resets the carry, if there is
+        one."""
+        return (*LEARNING_ARRAYS, "episode_start") if self.network.carry else LEARNING_ARRAYS
 
     @property
     def shards(self) -> int:
@@ -68,7 +69,7 @@ class Computation(NamedTuple):
     # --- Learning -----------------------------------------------------------------------------------------------------
 
     def targets(self, arrays: Tree, statistics: Tree, rollout: Tree) -> Targets:
-        """The batch from which minibatches are taken; `rollout` has the memory, the `flags`, seed and iteration.
+        """The batch from which minibatches are taken; `rollout` has the buffer, the `flags`, seed and iteration.
 
         The batch has flattened transitions, `[T * N, ...]`, and flattened rows of windows, `[(K + T) * N, ...]`. For a
         network that learns from sequences, arrays keep their axes, `[T, N, ...]`, and the batch has the carry before
@@ -76,21 +77,21 @@ class Computation(NamedTuple):
         """
         targets = self.algorithm.targets(self.ops, self.network, self.ppo, arrays, statistics, rollout)
         taken = {"obs": rollout["obs"][:-1], "actions": rollout["actions"][:-1]}
-        batch = {**taken, **targets.batch, **named("mask", targets.masks)}
+        batch = {**taken, **targets.batch, **add_prefix("mask", targets.masks)}
         carry = {f"carry.{c.name}": rollout[f"carry.{c.name}"] for c in self.network.carry}
-        if "legal" in rollout:
-            batch["legal"] = rollout["legal"][:-1]
+        if "action_mask" in rollout:
+            batch["action_mask"] = rollout["action_mask"][:-1]
         if self.network.carry:
-            batch["start"] = rollout["start"]
+            batch["episode_start"] = rollout["episode_start"]
         if self.network.sequences:
             return targets._replace(batch=batch | carry)
         windows = {f"carry.{window.name}" for window in self.network.windows}
         batch |= {name: array if name in windows else array[:-1] for name, array in carry.items()}
         return targets._replace(batch={name: x.reshape((-1, *x.shape[2:])) for name, x in batch.items()})
 
-    def warmed(self, statistics: Tree, rollout: Tree) -> Tree:
-        """See `Algorithm.warmed`."""
-        return self.algorithm.warmed(self.ops, self.network, self.ppo, statistics, rollout)
+    def warmup(self, statistics: Tree, rollout: Tree) -> Tree:
+        """See `Algorithm.warmup`."""
+        return self.algorithm.warmup(self.ops, self.network, self.ppo, statistics, rollout)
 
     @property
     def statistics(self) -> tuple[str, ...]:
@@ -115,7 +116,7 @@ class Computation(NamedTuple):
         They index the samples of all devices in time-major order, as if this device were the first one.
         """
         steps = np.arange(1 if self.network.sequences else self.ppo.num_steps, dtype=np.int32)
-        numbers = steps[:, None] * (self.rows * self.devices) + np.arange(self.rows, dtype=np.int32)
+        numbers = steps[:, None] * (self.num_envs * self.devices) + np.arange(self.num_envs, dtype=np.int32)
         return numbers.reshape(len(steps), self.shards, -1).swapaxes(0, 1).reshape(self.shards, -1)
 
     def minibatches(
@@ -128,16 +129,16 @@ class Computation(NamedTuple):
     ) -> Array:
         """This device's sample indices of each minibatch, `[E, K, M]`.
 
-        Every shard contributes equally many samples, in its own random order. `samples` is `Computation.samples` plus
+        Every shard contributes equally many samples, in its own random order. `samples` is the property `samples` plus
         the index of this device's first row; `seed [1]`, `iteration [1]` and `epochs [E]` are int32.
         """
         places = noise.permutations(self.ops.xp, seed, iteration, epochs, samples, argsort=argsort)
         epochs_, minibatches = places.shape[0], self.ppo.num_minibatches
         if self.shards == 1:
             return places.reshape(epochs_, minibatches, -1)
-        of_shard = self.rows // self.shards  # from indices within a shard to indices on the device
+        of_shard = self.num_envs // self.shards  # from indices within a shard to indices on the device
         shard = self.ops.xp.cumsum(self.ops.xp.ones_like(places[:1, :, :1]), 1) - 1
-        rows = places // of_shard * self.rows + shard * of_shard + places % of_shard
+        rows = places // of_shard * self.num_envs + shard * of_shard + places % of_shard
         of_minibatches = rows.reshape(epochs_, self.shards, minibatches, -1).swapaxes(1, 2)
         return of_minibatches.reshape(epochs_, minibatches, -1)
 
@@ -146,17 +147,17 @@ class Computation(NamedTuple):
 
         `rows [E, K, M]` are this device's samples of each minibatch. Sums are over the samples of all devices.
         """
-        xp, total = self.ops.xp, self.ops.total
-        masks = under("mask", batch)
+        xp, all_reduce_sum = self.ops.xp, self.ops.all_reduce_sum
+        masks = select_prefix("mask", batch)
         taken = xp.stack([self._by_minibatch(mask, rows) for mask in masks.values()])
-        weights = ppo.normalize_masks(xp, taken, total)
+        weights = ppo.normalize_masks(xp, taken, all_reduce_sum)
         advantages = self._by_minibatch(batch["advantages"], rows)
         if self.ppo.norm_adv:
             policy = list(masks).index("policy")
             advantages = (
                 self._normalized_by_shard(advantages, taken[policy])
                 if self.ppo.norm_adv_by_shard
-                else ppo.normalize_advantages(xp, advantages, weights[policy], total)
+                else ppo.normalize_advantages(xp, advantages, weights[policy], all_reduce_sum)
             )
         return xp.stack([advantages, *weights], 2)
 
@@ -183,17 +184,17 @@ class Computation(NamedTuple):
         return normalized.reshape(-1, shards, steps, size).swapaxes(1, 2).reshape(advantages.shape)
 
     def minibatch(self, batch: Tree, rows: Array, weights: Array) -> Tree:
-        """The minibatch of the samples `rows [M]`; `weights [W, B]` are its row of `Computation.weights`."""
+        """The minibatch of the samples `rows [M]`; `weights [W, B]` are its row of `UpdateFunctions.weights`."""
         sequences, windows = self.network.sequences, {f"carry.{w.name}": w.shape[0] for w in self.network.windows}
         taken = {}
         for name, x in batch.items():
             if name == "advantages" or name.startswith("mask."):
                 continue
             if name in windows and not sequences:
-                taken[name] = self.ops.take_windows(x, rows, windows[name], self.rows)
+                taken[name] = self.ops.take_windows(x, rows, windows[name], self.num_envs)
             else:
                 taken[name] = self.ops.take(x, rows, self.env_axes.get(name, 1) if sequences else 0)
-        names = ("advantages", *(f"{name}_weight" for name in under("mask", batch)))
+        names = ("advantages", *(f"{name}_weight" for name in select_prefix("mask", batch)))
         shape = (self.ppo.num_steps, -1) if sequences else (-1,)
         return taken | {name: x.reshape(shape) for name, x in zip(names, weights, strict=True)}
 
@@ -203,27 +204,27 @@ class Computation(NamedTuple):
         If devices share the minibatch, both are this device's addends of a sum over devices.
         """
         network, ops = self.network, self.ops
-        obs, carry, start = minibatch["obs"], under("carry", minibatch), minibatch.get("start")
+        obs, carry, episode_start = minibatch["obs"], select_prefix("carry", minibatch), minibatch.get("episode_start")
         own: Tree = {}
         if network.sequences:
-            assert start is not None
-            head, values = network.unroll(ops, arrays, obs, carry, start)
-            first, values = (x.reshape((-1, *x.shape[2:])) for x in (head[0], values))
-            head = (first, *head[1:])
+            assert episode_start is not None
+            policy_outputs, values = network.unroll(ops, arrays, obs, carry, episode_start)
+            first, values = (x.reshape((-1, *x.shape[2:])) for x in (policy_outputs[0], values))
+            policy_outputs = (first, *policy_outputs[1:])
             steps = {name: x for name, x in minibatch.items() if not name.startswith("carry.")}
             minibatch = {name: x.reshape((-1, *x.shape[2:])) for name, x in steps.items()}
         else:
-            head, values, own = network.losses(ops, arrays, obs, carry, start)
-        head = masked(ops.xp, head, minibatch.get("legal"))
-        total, measured = self.algorithm.loss(ops, network, self.ppo, arrays, head, values, minibatch)
+            policy_outputs, values, own = network.losses(ops, arrays, obs, carry, episode_start)
+        policy_outputs = mask_logits(ops.xp, policy_outputs, minibatch.get("action_mask"))
+        total, measured = self.algorithm.loss(ops, network, self.ppo, arrays, policy_outputs, values, minibatch)
         own = {name: x / self.devices if self.devices > 1 else x for name, x in own.items()}  # means over samples
-        total = total + sum(weight * own[name] for name, weight in network.own_losses.items())
+        total = total + sum(weight * own[name] for name, weight in network.auxiliary_losses.items())
         measured = {**measured, **own}
         return total, ops.xp.stack([measured[name] for name in self.loss_names])
 
 
-def computation_of(problem: Problem, ops: Ops) -> Computation:
-    """The functions of one device for `problem`, executed by `ops`."""
-    one = replace(problem, part=Part(0, problem.devices))
-    env_axes = {array.name: array.env_axis for array in memory_arrays(one) if array.env_axis is not None}
-    return Computation(one.network, one.algorithm, one.ppo, ops, env_axes, one.num_envs, problem.devices)
+def make_update_functions(spec: TrainingSpec, ops: Ops) -> UpdateFunctions:
+    """The functions of one device for `spec`, executed by `ops`."""
+    one = replace(spec, shard=Shard(0, spec.devices))
+    env_axes = {array.name: array.env_axis for array in rollout_arrays(one) if array.env_axis is not None}
+    return UpdateFunctions(one.network, one.algorithm, one.ppo, ops, env_axes, one.num_envs, spec.devices)

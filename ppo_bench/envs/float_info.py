@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium
 
 
-class Told(gymnasium.Wrapper[Any, Any, Any, Any]):
+class FloatInfo(gymnasium.Wrapper[Any, Any, Any, Any]):
     """A wrapper that turns numbers in `info` into floats.
 
     Gymnasium joins the entries of N environments in an array of the type that the first one has, and an int beside it

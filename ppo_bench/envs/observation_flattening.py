@@ -14,17 +14,17 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space, iterate
 
-from ppo_bench.common.flattened import Flattened, is_text, leaves
+from ppo_bench.common.flattened import FlattenedBox, is_text, leaf_spaces
 from ppo_bench.mathematics.normalize import are_bytes
 
-Part = Callable[[Any], Any]
+FlattenFunction = Callable[[Any], Any]
 """A function that flattens arrays `[N, ...]` of one space to `[N, D]`."""
 
-CELLS = (11, 6, 3)
+MINIGRID_CELL_SIZES = (11, 6, 3)
 """Numbers of object types, colours and states of a cell of MiniGrid (Chevalier-Boisvert et al. 2023)."""
 
 
-class Vectors:
+class ObservationFlattener:
     """The flattening of observations of `space`; observations that are one array already stay as they are."""
 
     def __init__(self, space: Any) -> None:
@@ -32,68 +32,70 @@ class Vectors:
             space = spaces.Box(0, 1, space.shape, np.bool_)
         self.space, self._parts = space, _parts(space)
         """Space of the results: a flat `Box`, or the given space if it is a `Box` already or cannot be flattened."""
-        self.as_given = not self._parts
+        self.is_identity = not self._parts
         """Whether observations are not flattened."""
         if self._parts:
             boxes = _leaves(space)
             floats = [box.dtype for box in boxes.values() if isinstance(box, spaces.Box) and box.dtype.kind == "f"]
             self._dtype = np.result_type(*(floats or [np.dtype(np.float32)]))
             size = sum(spaces.flatdim(box) for box in boxes.values())
-            seen = {name: _prepared(box, None)[0] for name, box in boxes.items()}
-            self.space = Flattened(spaces.Box(-np.inf, np.inf, (size,), self._dtype), seen, self)
+            parts = {name: _prepared(box, None)[0] for name, box in boxes.items()}
+            self.space = FlattenedBox(spaces.Box(-np.inf, np.inf, (size,), self._dtype), parts, self)
 
     def __call__(self, obs: Any) -> Any:
-        """Flattened observations `[N, D]`, from an array `[N, ...]` or a dictionary of arrays; not if `as_given`."""
+        """Flattened observations `[N, D]`, from an array `[N, ...]` or a dictionary of arrays; not if `is_identity`."""
         arrays = _leaves(obs)
         parts = [part(arrays[name]).astype(self._dtype) for name, part in self._parts.items()]
         return parts[0].__array_namespace__().concatenate(parts, 1)
 
 
-def categories(env_id: str, space: Any) -> Any:
+def declare_categories(env_id: str, space: Any) -> Any:
     """`space`, with MiniGrid's images declared as `MultiDiscrete`: MiniGrid declares them as bytes, but they hold
     categories."""
     if not env_id.startswith(("MiniGrid-", "BabyAI-")):
         return space
     grid = space["image"].shape
-    return spaces.Dict({**space, "image": spaces.MultiDiscrete(np.broadcast_to(np.array(CELLS), grid))})
+    return spaces.Dict({**space, "image": spaces.MultiDiscrete(np.broadcast_to(np.array(MINIGRID_CELL_SIZES), grid))})
 
 
-def with_scaled_bytes(space: Any) -> tuple[Any, Part]:
+def scale_bytes(space: Any) -> tuple[Any, FlattenFunction]:
     """`space` with its bytes scaled to 0 to 1 where it has other parts too, and the function that scales observations.
 
     Where all parts are bytes they keep their values: the network scales them. Images of two axes get an axis for their
     one channel, which tells them from other matrices.
     """
-    all_bytes = all(isinstance(leaf, spaces.Box) and are_bytes(leaf) for leaf in leaves(space))
+    all_bytes = all(isinstance(leaf, spaces.Box) and are_bytes(leaf) for leaf in leaf_spaces(space))
     factor = None if all_bytes else np.float32(1 / 255)
-    scaled: tuple[Any, Part] = _by_parts(space, functools.partial(_prepared, factor=factor))
+    scaled: tuple[Any, FlattenFunction] = _by_parts(space, functools.partial(_prepared, factor=factor))
     return scaled
 
 
 @dataclass(frozen=True)
-class ByRows:
+class RowFlattener:
     """The flattening of arrays `[N, ...]` of `space`, of each row as gymnasium flattens the observation of one
-    environment; texts are left out, and bytes are scaled as in `with_scaled_bytes`."""
+    environment; texts are left out, and bytes are scaled as in `scale_bytes`."""
 
     space: Any
 
     def __call__(self, obs: Any) -> np.ndarray:
         """Vectors `[N, D]`."""
-        space, select = without_texts(self.space)
-        scaled, scale = with_scaled_bytes(space)
+        space, select = drop_texts(self.space)
+        scaled, scale = scale_bytes(space)
         rows: list[Any] = [spaces.flatten(scaled, scale(row)) for row in iterate(batch_space(space, 1), select(obs))]
         return np.stack(rows)
 
 
-def without_texts(space: Any) -> tuple[Any, Part]:
+def drop_texts(space: Any) -> tuple[Any, FlattenFunction]:
     """`space` without the texts in its dictionaries and tuples, and the function that leaves them out of observations.
 
     `space` itself if it has none, or nothing else.
     """
-    texts = [is_text(leaf) for leaf in leaves(space)]
+    texts = [is_text(leaf) for leaf in leaf_spaces(space)]
     if not any(texts) or all(texts):
         return space, lambda obs: obs
-    kept: tuple[Any, Part] = _by_parts(space, lambda leaf: None if is_text(leaf) else (leaf, lambda obs: obs))
+    kept: tuple[Any, FlattenFunction] = _by_parts(
+        space, lambda leaf: None if is_text(leaf) else (leaf, lambda obs: obs)
+    )
     return kept
 
 
@@ -111,7 +113,7 @@ def _by_parts(space: Any, treat: Callable[[Any], Any]) -> Any:
     return treat(space)
 
 
-def _prepared(space: Any, factor: np.float32 | None) -> tuple[Any, Part]:
+def _prepared(space: Any, factor: np.float32 | None) -> tuple[Any, FlattenFunction]:
     """A part of the observations with its bytes multiplied by `factor`, and the function for its observations."""
     if not (isinstance(space, spaces.Box) and are_bytes(space)):
         return space, lambda obs: obs
@@ -126,7 +128,7 @@ def _with_channel(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (*shape, 1) if len(shape) == 2 else shape
 
 
-def _parts(space: Any) -> dict[str, Part]:
+def _parts(space: Any) -> dict[str, FlattenFunction]:
     """The flattening functions of the parts of `space`, by name; empty if `space` is a `Box` or cannot be flattened."""
     if isinstance(space, spaces.Box):
         return {}
@@ -143,7 +145,7 @@ def _leaves(tree: Any, name: str = "") -> dict[str, Any]:
     return {name: leaf for part in parts for name, leaf in part.items()}
 
 
-def _part(space: Any) -> Part | None:
+def _part(space: Any) -> FlattenFunction | None:
     if isinstance(space, spaces.Discrete):
         return _one_hot(np.array([space.n]), int(space.start))
     if isinstance(space, spaces.MultiDiscrete):
@@ -157,7 +159,7 @@ def _rows(x: Any) -> Any:
     return x.reshape(x.shape[0], -1)
 
 
-def _one_hot(sizes: np.ndarray, first: int) -> Part:
+def _one_hot(sizes: np.ndarray, first: int) -> FlattenFunction:
     """A function from choices `[N, K]` to concatenated one-hot vectors `[N, sum(sizes)]`; values count from `first`."""
     component = np.repeat(np.arange(len(sizes)), sizes)
     choice = np.concatenate([np.arange(first, first + size) for size in sizes])

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from ppo_bench.mathematics.weights import Parameter
 
 
-class Called:
+class FunctionalModule:
     """`module`, whose layers have the names of `parameters`, as a function `(params, *inputs)`."""
 
     def __init__(self, module: nn.Module, parameters: Sequence[Parameter]) -> None:

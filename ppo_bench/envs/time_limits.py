@@ -1,9 +1,9 @@
 """Counts the terminations that EnvPool reports as truncations.
 
 EnvPool's `done` says that an episode is over, its `trunc` that the time limit is reached. If both are set in a step,
-nothing shows whether the episode also terminated in that step (Atari's `info` does, see `as_step`). Such a termination
-is learnt as a time limit, with a bootstrap. A second pool with a longer limit and the same seeds and actions shows how
-many there are.
+nothing shows whether the episode also terminated in that step (Atari's `info` does, see `make_env_step`). Such a
+termination is learnt as a time limit, with a bootstrap. A second pool with a longer limit and the same seeds and
+actions shows how many there are.
 """
 
 from __future__ import annotations

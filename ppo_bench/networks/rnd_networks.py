@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.mathematics.arrays import Array, Tree
 from ppo_bench.mathematics.weights import Parameter
-from ppo_bench.networks.convolutions import LEAST_PIXELS, NATURE, pixels_after
+from ppo_bench.networks.convolutions import MIN_IMAGE_SIDE, NATURE, pixels_after
 from ppo_bench.networks.layers import Parameters, conv, linear
-from ppo_bench.networks.module import Module, options
+from ppo_bench.networks.module_spec import ModuleSpec, options
 from ppo_bench.networks.network import NetworkSpec
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ PREDICTOR, TARGET = "predictor", "target"
 
 
 @dataclass(frozen=True)
-class Curiosity:
+class RndNetworks:
     """Predictor and target: two networks with the same inputs. Parameter names begin with `PREDICTOR` or `TARGET`."""
 
-    modules: dict[str, Module]
+    modules: dict[str, ModuleSpec]
     """The networks by name, `PREDICTOR` or `TARGET`."""
     input_shape: tuple[int, ...]
     """Shape of one input."""
@@ -45,60 +45,62 @@ class Curiosity:
     def features(self, ops: Ops, which: str, layers: Tree, inputs: Array) -> Array:
         """Features `[..., F]` that the network `which` computes from `inputs [..., *input_shape]`.
 
-        `layers` are the parameters in the layers' dtype (`Ops.for_layers`).
+        `layers` are the parameters in the layers' dtype (`Ops.to_layer_dtype`).
         """
         lead = inputs.shape[: inputs.ndim - len(self.input_shape)]
         rows = inputs.reshape((math.prod(lead), *self.input_shape))
-        found = ops.full(ops.call(self.modules[which], layers, ops.observed(rows)))
+        found = ops.to_param_dtype(ops.call(self.modules[which], layers, ops.cast_obs(rows)))
         return found.reshape((*lead, found.shape[-1]))
 
-    def part(self, obs: Array) -> Array:
+    def inputs_from(self, obs: Array) -> Array:
         """Inputs from observations `[..., *network.input_shape]`: the last frame of images, or flattened vectors."""
         return obs[..., -self.input_shape[-1] :] if self.takes_images else obs.reshape((*obs.shape[:2], -1))
 
 
-def curiosity(network: NetworkSpec, units: int) -> Curiosity:
+def rnd_networks(network: NetworkSpec, units: int) -> RndNetworks:
     """Predictor and target with `units` features for the observations of `network`.
 
-    Raises `ConfigError` for images of less than `LEAST_PIXELS` in height or width.
+    Raises `ConfigError` for images of less than `MIN_IMAGE_SIDE` in height or width.
     """
     shape = network.input_shape
     if not (network.uint8 and len(shape) == 3):
         size = math.prod(shape)
-        return Curiosity({which: _vector_module(which, size, units) for which in (PREDICTOR, TARGET)}, (size,))
-    if min(shape[:2]) < LEAST_PIXELS:
+        return RndNetworks({which: _vector_module(which, size, units) for which in (PREDICTOR, TARGET)}, (size,))
+    if min(shape[:2]) < MIN_IMAGE_SIDE:
         shown = " x ".join(map(str, shape[:2]))
-        raise ConfigError(f"algorithm=rnd takes images of {LEAST_PIXELS} x {LEAST_PIXELS} pixels or more, not {shown}")
+        raise ConfigError(
+            f"algorithm=rnd takes images of {MIN_IMAGE_SIDE} x {MIN_IMAGE_SIDE} pixels or more, not {shown}"
+        )
     height, width, channels = *shape[:2], 3 if shape[2] % 3 == 0 else 1
     pixels = pixels_after(NATURE, height, width)
     modules = {which: _image_module(which, channels, pixels, units) for which in (PREDICTOR, TARGET)}
-    return Curiosity(modules, (height, width, channels))
+    return RndNetworks(modules, (height, width, channels))
 
 
-def _vector_module(which: str, inputs: int, units: int) -> Module:
-    return Module(
-        "curiosity.VectorFeatures",
-        options(units=units, predicts=which == PREDICTOR),
+def _vector_module(which: str, inputs: int, units: int) -> ModuleSpec:
+    return ModuleSpec(
+        "rnd_networks.VectorFeatures",
+        options(units=units, is_predictor=which == PREDICTOR),
         (
             *linear(f"{which}.0", inputs, units),
             *linear(f"{which}.1", units, units),
-            *_predicting(which, units, first=2),
+            *_extra_predictor_layers(which, units, first=2),
         ),
         inputs=options(inputs=inputs),
         flax=options(prefix=which),
     )
 
 
-def _image_module(which: str, channels: int, pixels: int, units: int) -> Module:
-    return Module(
-        "curiosity.ImageFeatures",
-        options(units=units, predicts=which == PREDICTOR),
+def _image_module(which: str, channels: int, pixels: int, units: int) -> ModuleSpec:
+    return ModuleSpec(
+        "rnd_networks.ImageFeatures",
+        options(units=units, is_predictor=which == PREDICTOR),
         (
             *conv(f"{which}.0", channels, 32, kernel=8),
             *conv(f"{which}.1", 32, 64, kernel=4),
             *conv(f"{which}.2", 64, 64, kernel=3),
             *linear(f"{which}.3", 64 * pixels, units),
-            *_predicting(which, units, first=4),
+            *_extra_predictor_layers(which, units, first=4),
         ),
         inputs=options(channels=channels, pixels=pixels),
         flax=options(prefix=which),
@@ -106,7 +108,7 @@ def _image_module(which: str, channels: int, pixels: int, units: int) -> Module:
     )
 
 
-def _predicting(which: str, units: int, first: int) -> Parameters:
+def _extra_predictor_layers(which: str, units: int, first: int) -> Parameters:
     """Parameters of the two layers that the predictor has more than the target."""
     layers = (linear(f"{which}.{first + k}", units, units) for k in range(2 if which == PREDICTOR else 0))
     return tuple(parameter for layer in layers for parameter in layer)

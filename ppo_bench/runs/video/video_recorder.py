@@ -1,4 +1,4 @@
-"""Films during a training: `evaluate ... video=true` of its checkpoints, in processes that cannot change or fail it.
+"""Videos during a training: `evaluate ... video=true` of its checkpoints, in processes that cannot change or fail it.
 
 Training waits for a film, so that the two do not share the processor and the checkpoint is not removed meanwhile.
 """
@@ -14,23 +14,23 @@ from contextlib import suppress
 from pathlib import Path
 
 from ppo_bench.common.errors import reason
-from ppo_bench.common.progress import say
+from ppo_bench.common.progress import print_status
 
 LONGEST_SECONDS = 600.0
 """Maximum time that training waits for a film, in seconds."""
 POLL_SECONDS = 0.1
-WORDS = ("video=true", "episodes=1", "greedy=false", "precision=float32", "device=cpu")
+EVALUATE_OVERRIDES = ("video=true", "episodes=1", "greedy=false", "precision=float32", "device=cpu")
 """Overrides of the evaluation: sampled actions as in training, and on the CPU, as training may need all of a GPU."""
 
 
-class Films:
+class VideoRecorder:
     """The films of one run. A film that fails causes a warning and is the last one."""
 
     def __init__(self, every_episodes: int, episodes: int) -> None:
         """`episodes` is the number of training episodes so far; with `every_episodes=0` nothing is filmed."""
         self._every, self._last = every_episodes, episodes
 
-    def film(self, checkpoint: Path, episodes: int, stop: Sequence[int]) -> float:
+    def record(self, checkpoint: Path, episodes: int, stop: Sequence[int]) -> float:
         """Film the policy of `checkpoint`, written after `episodes`, if a film is due; the seconds taken.
 
         Stops as soon as `stop` is not empty.
@@ -38,14 +38,14 @@ class Films:
         if not self._every or episodes - self._last < self._every or stop:
             return 0.0
         self._last, started = episodes, time.perf_counter()
-        command = [sys.executable, "-m", "ppo_bench.evaluate", str(checkpoint), *WORDS]
+        command = [sys.executable, "-m", "ppo_bench.evaluate", str(checkpoint), *EVALUATE_OVERRIDES]
         try:
             why = _run(command, stop)
         except OSError as error:
             why = str(error)
         if why and not stop:
             self._every = 0
-            say(f"warning: no film after {episodes} episodes, and none from now on: {why}")
+            print_status(f"warning: no film after {episodes} episodes, and none from now on: {why}")
         return time.perf_counter() - started
 
 

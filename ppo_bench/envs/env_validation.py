@@ -8,26 +8,26 @@ from typing import Any
 
 import numpy as np
 
-from ppo_bench.common.errors import ConfigError, Failed, exits_are_failures, one_line
-from ppo_bench.envs.action_masks import legal_choices, mask_of
-from ppo_bench.envs.float_range import complaint, fits
-from ppo_bench.envs.spaces import choices_of
+from ppo_bench.common.errors import ConfigError, RunError, exit_as_error, one_line
+from ppo_bench.envs.action_masks import find_action_mask, flatten_action_mask
+from ppo_bench.envs.float_range import is_in_range, range_error
+from ppo_bench.envs.spaces import get_num_choices
 
 
-def require_sound(name: str, env: Any) -> None:
+def validate_env(name: str, env: Any) -> None:
     """Raise `ConfigError` if `env`, with all its wrappers, violates gymnasium's API or its own observation space.
 
-    Raises `Failed` if it calls `sys.exit`. A fault that the environment has without wrappers is reported first. `name`
-    is its name in messages.
+    Raises `RunError` if it calls `sys.exit`. A fault that the environment has without wrappers is reported first.
+    `name` is its name in messages.
     """
     try:
-        _require_sound(f"{name} in its wrappers" if env.unwrapped is not env else name, env)
-    except (ConfigError, Failed):
-        _require_sound(name, env.unwrapped)
+        _validate_env(f"{name} in its wrappers" if env.unwrapped is not env else name, env)
+    except (ConfigError, RunError):
+        _validate_env(name, env.unwrapped)
         raise
 
 
-def _require_sound(name: str, env: Any) -> None:
+def _validate_env(name: str, env: Any) -> None:
     given = _called(name, "reset", lambda: env.reset(seed=0))
     match given:
         case (obs, dict() as info):
@@ -59,12 +59,12 @@ def _require_sound(name: str, env: Any) -> None:
         raise ConfigError(f"{name}: step gives a reward of shape {np.shape(reward)}, and not a number")
     if np.asarray(reward).dtype.kind not in "biuf":
         raise ConfigError(f"{name}: step gives a reward of {reward!r}, and not a number")
-    if not fits(np.asarray(reward, np.float64)):
-        raise ConfigError(f"{name}: step gives a reward of {reward}, which {complaint(reward)}")
+    if not is_in_range(np.asarray(reward, np.float64)):
+        raise ConfigError(f"{name}: step gives a reward of {reward}, which {range_error(reward)}")
 
 
 def _called(name: str, method: str, call: Callable[[], Any]) -> Any:
-    with exits_are_failures(f"{name}: {method}"):
+    with exit_as_error(f"{name}: {method}"):
         try:
             return call()
         except Exception as error:  # whatever the environment's own code raises
@@ -78,14 +78,14 @@ def _action(env: Any, obs: Any, info: dict[str, Any]) -> Any:
     """A random action of `env`, or the first legal one if it gives a mask of legal choices."""
     from gymnasium import spaces
 
-    space, mask = env.action_space, mask_of(env, obs, info)
+    space, mask = env.action_space, find_action_mask(env, obs, info)
     if mask is None:
         return space.sample()
-    legal = legal_choices(mask, space)
+    action_mask = flatten_action_mask(mask, space)
     first = getattr(space, "start", 0)
     if isinstance(space, spaces.Discrete):
-        return first + legal.argmax()
-    return first + np.array([part.argmax() for part in np.split(legal, np.cumsum(choices_of(space))[:-1])])
+        return first + action_mask.argmax()
+    return first + np.array([part.argmax() for part in np.split(action_mask, np.cumsum(get_num_choices(space))[:-1])])
 
 
 def _require_observation(name: str, method: str, space: Any, obs: Any, part: str = "") -> None:
@@ -120,7 +120,7 @@ def _require_observation(name: str, method: str, space: Any, obs: Any, part: str
                 f"{gives} of shape {obs.shape} and type {obs.dtype}, and its observation_space says {space.shape} and "
                 f"{space.dtype}"
             )
-        if obs.dtype.kind == "f" and not fits(obs):
+        if obs.dtype.kind == "f" and not is_in_range(obs):
             kind = "within the range of float32" if np.isfinite(obs).all() else "of finite numbers"
             raise ConfigError(f"{gives} that is not {kind}")
 

@@ -16,7 +16,7 @@ PACKAGES_IN = {"site-packages", "dist-packages"}
 """Names of folders of installed packages."""
 
 
-def loaded_own_code() -> dict[str, str]:
+def loaded_user_code() -> dict[str, str]:
     """Digests of the loaded modules that are the user's own, by name."""
     files = {name: Path(getattr(module, "__file__", None) or "") for name, module in list(sys.modules.items())}
     return {name: _digest([file]) for name, file in sorted(_own(files).items())}
@@ -33,7 +33,7 @@ def configured_objects(config: Mapping[str, Any], env_id: str) -> list[str]:
     return [*_targets(config), *modules, *([env_id.partition(":")[0]] if ":" in env_id else [])]
 
 
-def configured_own_code(names: Iterable[str]) -> str | None:
+def configured_user_code(names: Iterable[str]) -> str | None:
     """Digest of the user's own modules among those of `configured_objects`; None if there are none.
 
     Modules that these import from the same folder count as well. Nothing is executed.

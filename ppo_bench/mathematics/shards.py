@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ppo_bench.mathematics.arrays import Arrays, Declared
+from ppo_bench.mathematics.arrays import Arrays, ArraySpec
 
 
 @dataclass(frozen=True)
-class Part:
+class Shard:
     """One of `count` equal, consecutive parts of the environments: those that one process steps and learns from."""
 
     index: int = 0
@@ -25,30 +25,30 @@ class Part:
         """Index of the first of them."""
         return self.index * self.size(total)
 
-    def of(self, array: np.ndarray, axis: int) -> np.ndarray:
+    def slice(self, array: np.ndarray, axis: int) -> np.ndarray:
         """A view of this part of `array` along `axis`."""
         total = array.shape[axis]
         return np.moveaxis(np.moveaxis(array, axis, 0)[self.first(total) :][: self.size(total)], 0, axis)
 
 
-WHOLE = Part()
+SINGLE_SHARD = Shard()
 """All environments."""
 
 
-def cut(declared: Iterable[Declared], arrays: Arrays, part: Part) -> Arrays:
+def slice_shard(specs: Iterable[ArraySpec], arrays: Arrays, shard: Shard) -> Arrays:
     """`arrays`, with this part alone of those that are declared to lie along the environments."""
-    axes = _axes(declared)
-    return {name: part.of(array, axes[name]) if name in axes else array for name, array in arrays.items()}
+    axes = _axes(specs)
+    return {name: shard.slice(array, axes[name]) if name in axes else array for name, array in arrays.items()}
 
 
-def joined(declared: Iterable[Declared], parts: Sequence[Arrays]) -> Arrays:
+def concatenate_shards(specs: Iterable[ArraySpec], parts: Sequence[Arrays]) -> Arrays:
     """The arrays of all environments, from those of their `parts` in order; the first's where all have the same."""
-    axes = _axes(declared)
+    axes = _axes(specs)
     return {
         name: np.concatenate([part[name] for part in parts], axes[name]) if name in axes else array
         for name, array in parts[0].items()
     }
 
 
-def _axes(declared: Iterable[Declared]) -> dict[str, int]:
-    return {array.name: array.env_axis for array in declared if array.env_axis is not None}
+def _axes(specs: Iterable[ArraySpec]) -> dict[str, int]:
+    return {array.name: array.env_axis for array in specs if array.env_axis is not None}

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ppo_bench.envs.base import Seen, Step
+from ppo_bench.envs.base import EnvStep, PolicyInput
 from ppo_bench.runs.play import Player, play
 from ppo_bench.runs.video.scene import Scene
 
@@ -17,15 +17,15 @@ SMALLEST_SIDE = 256
 """Minimum side of a frame, in pixels; smaller frames, such as Procgen's, are enlarged by whole factors."""
 
 
-def film(scene: Scene, player: Player, seed: int, path: Path) -> dict[str, Any]:
+def record_video(scene: Scene, player: Player, seed: int, path: Path) -> dict[str, Any]:
     """Film the first episode of `player` into `path`; its return, length, frames, and frames per second."""
     with mp4(path, scene.fps) as add:
-        env = FilmedEnv(scene, add)
+        env = RecordedEnv(scene, add)
         (episode,) = play(env, player, 1, seed)
     return {"frames": env.frames, "fps": scene.fps, "return": episode.episode_return, "length": episode.length}
 
 
-class FilmedEnv:
+class RecordedEnv:
     """The environment of a scene, a `VectorEnv`, that gives a picture to `add` after its reset and after every step."""
 
     def __init__(self, scene: Scene, add: Callable[[np.ndarray], None]) -> None:
@@ -36,13 +36,13 @@ class FilmedEnv:
         self.frames = 0
         self._scene, self._add = scene, add
 
-    def reset(self, seeds: Sequence[int]) -> Seen:
+    def reset(self, seeds: Sequence[int]) -> PolicyInput:
         """See `VectorEnv.reset`."""
-        seen = self._scene.env.reset(seeds)
-        self._picture(seen.obs)
-        return seen
+        policy_input = self._scene.env.reset(seeds)
+        self._picture(policy_input.obs)
+        return policy_input
 
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         """See `VectorEnv.step`."""
         step = self._scene.env.step(actions)
         self._picture(step.obs)

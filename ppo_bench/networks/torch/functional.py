@@ -16,7 +16,7 @@ LAYOUTS: dict[type[nn.Module], tuple[int, ...]] = {nn.Conv2d: (0, 3, 1, 2), nn.C
 """Axes of PyTorch's weights within neutral weights `[outputs, height, width, inputs]`, by the kind of layer."""
 
 
-class _Place(NamedTuple):
+class _ParameterSlot(NamedTuple):
     """Where a parameter belongs."""
 
     layer: nn.Module
@@ -25,12 +25,12 @@ class _Place(NamedTuple):
     neutral: str
     axes: tuple[int, ...] | None
 
-    def of(self, params: Params) -> Tensor:
+    def view_of(self, params: Params) -> Tensor:
         """A view of the parameter in PyTorch's layout."""
         return params[self.neutral] if self.axes is None else params[self.neutral].permute(self.axes)
 
 
-class Called:
+class FunctionalModule:
     """The module that `make` makes, as a function `(params, *inputs)`.
 
     Its parameters are `parameters` in the same order. The layers of `make` have no values of their own. A dictionary of
@@ -40,9 +40,9 @@ class Called:
     def __init__(self, make: Callable[[], nn.Module], parameters: Sequence[Parameter]) -> None:
         with torch.device("meta"):
             self._module, self._bound = make(), make()
-        self._places = _places(self._bound, parameters)
-        for place in self._places:
-            delattr(place.layer, place.name)
+        self._parameter_slots = _parameter_slots(self._bound, parameters)
+        for slot in self._parameter_slots:
+            delattr(slot.layer, slot.name)
         for layer in self._bound.modules():  # plain attributes, which `nn.Module.__getattr__` need not look up
             vars(layer).update(layer.named_children())
         self._params: Params | None = None
@@ -50,20 +50,20 @@ class Called:
     def __call__(self, params: Params, *inputs: Any, **options: Any) -> Any:
         """What the module's `forward` returns, computed with `params`."""
         if torch.compiler.is_compiling():
-            own = {place.path: place.of(params) for place in self._places}
+            own = {slot.path: slot.view_of(params) for slot in self._parameter_slots}
             return torch.func.functional_call(self._module, own, inputs, options)
         # `functional_call` takes 60 microseconds. Here the same parameters are set once for all steps of a rollout, as
         # plain attributes, whose access is faster than that of an `nn.Parameter`.
         with_gradients = torch.is_grad_enabled()
         if with_gradients or self._params is not params:
-            for place in self._places:
-                vars(place.layer)[place.name] = place.of(params)
+            for slot in self._parameter_slots:
+                vars(slot.layer)[slot.name] = slot.view_of(params)
             self._params = None if with_gradients else params
         return self._bound.forward(*inputs, **options)
 
 
-def _places(module: nn.Module, parameters: Sequence[Parameter]) -> list[_Place]:
-    found: list[_Place] = []
+def _parameter_slots(module: nn.Module, parameters: Sequence[Parameter]) -> list[_ParameterSlot]:
+    found: list[_ParameterSlot] = []
     neutral = {parameter.name: parameter for parameter in parameters}
     layers = dict(module.named_modules())
     for (path, own), name in zip(module.named_parameters(), neutral, strict=True):
@@ -73,5 +73,5 @@ def _places(module: nn.Module, parameters: Sequence[Parameter]) -> list[_Place]:
         shape = neutral[name].shape
         if tuple(own.shape) != (tuple(shape[axis] for axis in axes) if axes and len(shape) == len(axes) else shape):
             raise ValueError(f"{path} of {type(module).__name__} has shape {tuple(own.shape)}, and {name} {shape}")
-        found.append(_Place(layer, last, path, name, axes))
+        found.append(_ParameterSlot(layer, last, path, name, axes))
     return found

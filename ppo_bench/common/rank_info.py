@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from ppo_bench.common.errors import ConfigError
 
-MOST_PORT = 65_535
+MAX_PORT = 65_535
 OWN_CORES, STORE = "PPO_BENCH_OWN_CORES", "PPO_BENCH_STORE"
-"""Environment variables of ppo_bench; see the fields of `Launched`."""
+"""Environment variables of ppo_bench; see the fields of `RankInfo`."""
 
 
-class Launched(NamedTuple):
+class RankInfo(NamedTuple):
     """What a launcher has told one of the processes that it started."""
 
     rank: int
@@ -34,34 +34,36 @@ class Launched(NamedTuple):
     @property
     def address(self) -> str:
         """Host and port at which rank 0 listens. Raises `ConfigError` if the launcher has not told it."""
-        host, port = os.environ.get("MASTER_ADDR"), _number("MASTER_PORT", 0, MOST_PORT)
+        host, port = os.environ.get("MASTER_ADDR"), _number("MASTER_PORT", 0, MAX_PORT)
         if not (host and port):
             raise ConfigError("RANK and WORLD_SIZE are set, as by a launcher: set MASTER_ADDR and MASTER_PORT, too")
         return f"{host}:{port}"
 
 
-def launched() -> Launched | None:
+def read_rank_info() -> RankInfo | None:
     """What the launcher has told this process; None if no launcher started it. Raises `ConfigError`."""
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         return None
     rank, world_size = _number("RANK", 0), _number("WORLD_SIZE", 0)
-    of_machine = _number("LOCAL_WORLD_SIZE", world_size)
-    local_rank = _number("LOCAL_RANK", rank % (of_machine or 1))
-    if rank >= world_size or not of_machine or world_size % of_machine or local_rank >= of_machine:
+    local_size = _number("LOCAL_WORLD_SIZE", world_size)
+    local_rank = _number("LOCAL_RANK", rank % (local_size or 1))
+    if rank >= world_size or not local_size or world_size % local_size or local_rank >= local_size:
         raise ConfigError(
-            f"RANK={rank} WORLD_SIZE={world_size} LOCAL_RANK={local_rank} LOCAL_WORLD_SIZE={of_machine}: expected a "
+            f"RANK={rank} WORLD_SIZE={world_size} LOCAL_RANK={local_rank} LOCAL_WORLD_SIZE={local_size}: expected a "
             "rank below each size, and equally many processes on each machine"
         )
-    told = Launched(rank, world_size, local_rank, of_machine, os.environ.get(OWN_CORES) == "1", os.environ.get(STORE))
-    if told.store is None:
-        told.address  # noqa: B018 (raises if it is not told)
-    return told
+    rank_info = RankInfo(
+        rank, world_size, local_rank, local_size, os.environ.get(OWN_CORES) == "1", os.environ.get(STORE)
+    )
+    if rank_info.store is None:
+        rank_info.address  # noqa: B018 (raises if it is not told)
+    return rank_info
 
 
-def become_rank(rank: int, count: int, store: str) -> None:
+def set_rank_variables(rank: int, count: int, store: str) -> None:
     """Make this process one of `count` of this machine, which find each other by the file `store`."""
-    told = {"RANK": rank, "WORLD_SIZE": count, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": count, STORE: store}
-    os.environ |= {name: str(value) for name, value in told.items()}
+    rank_info = {"RANK": rank, "WORLD_SIZE": count, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": count, STORE: store}
+    os.environ |= {name: str(value) for name, value in rank_info.items()}
 
 
 def _number(name: str, default: int, most: int = 2**31) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.envs.base import Backend, EnvStep, GraphEnv, Seen, Start, Step, Task, VectorEnv
+from ppo_bench.envs.base import Backend, EnvStep, GraphEnv, PolicyInput, ResetResult, StepFunction, Task, VectorEnv
 from ppo_bench.mathematics.arrays import Array
 
 
@@ -18,23 +18,27 @@ def make_env(backend: Backend, task: Task) -> VectorEnv | GraphEnv:
 
     Raises `ConfigError` if they lack such components, and whatever `backend` raises.
     """
-    return observed(backend.make(task), task)
+    return select_observations(backend.make(task), task)
 
 
-def observed(env: Any, task: Task) -> Any:
+def select_observations(env: Any, task: Task) -> Any:
     """`env`, reduced to the components that `task` observes. Closes it and raises `ConfigError` if it lacks them."""
     if not task.observe:
         return env
     try:
-        space = _selected(env.observation_space, task)
+        space = _selected_space(env.observation_space, task)
     except ConfigError:
         env.close()
         raise
     components = np.array(task.observe)
-    return _ObservedGraph(env, space, components) if isinstance(env, GraphEnv) else _Observed(env, space, components)
+    return (
+        _SelectedGraphEnv(env, space, components)
+        if isinstance(env, GraphEnv)
+        else _SelectedVectorEnv(env, space, components)
+    )
 
 
-def _selected(space: Any, task: Task) -> Any:
+def _selected_space(space: Any, task: Task) -> Any:
     """The space of the observed components. Raises `ConfigError` if `space` has no such components."""
     from gymnasium import spaces
 
@@ -46,7 +50,7 @@ def _selected(space: Any, task: Task) -> Any:
     return spaces.Box(space.low[chosen], space.high[chosen], dtype=space.dtype)
 
 
-class _Observed:
+class _SelectedVectorEnv:
     """A `VectorEnv` with some components of the observations of another one."""
 
     def __init__(self, env: VectorEnv, space: Any, components: np.ndarray) -> None:
@@ -58,12 +62,12 @@ class _Observed:
         """Optional attributes of the environments, such as `time_limit`, and `render`."""
         return getattr(self._env, name)
 
-    def reset(self, seeds: Sequence[int]) -> Seen:
+    def reset(self, seeds: Sequence[int]) -> PolicyInput:
         """See `VectorEnv.reset`."""
-        seen = self._env.reset(seeds)
-        return seen._replace(obs=seen.obs[:, self._components])
+        policy_input = self._env.reset(seeds)
+        return policy_input._replace(obs=policy_input.obs[:, self._components])
 
-    def step(self, actions: np.ndarray) -> Step:
+    def step(self, actions: np.ndarray) -> EnvStep:
         """See `VectorEnv.step`."""
         step = self._env.step(actions)
         return step._replace(obs=step.obs[:, self._components])
@@ -74,14 +78,14 @@ class _Observed:
 
 
 @dataclass(frozen=True)
-class _ObservedStep:
-    """A `Start.step` that returns some components of the observations; equal for equal steps and components."""
+class _SelectedStep:
+    """A `ResetResult.step` that returns some components of the observations; equal for equal steps and components."""
 
-    step: EnvStep
+    step: StepFunction
     components: tuple[int, ...]
     xp: Any
 
-    def __call__(self, state: Any, actions: Any) -> tuple[Any, Step]:
+    def __call__(self, state: Any, actions: Any) -> tuple[Any, EnvStep]:
         state, step = self.step(state, actions)
         final_obs = None if step.final_obs is None else self.columns(step.final_obs)
         return state, step._replace(obs=self.columns(step.obs), final_obs=final_obs)
@@ -91,7 +95,7 @@ class _ObservedStep:
         return self.xp.stack([obs[:, component] for component in self.components], -1)
 
 
-class _ObservedGraph(GraphEnv):
+class _SelectedGraphEnv(GraphEnv):
     """A `GraphEnv` with some components of the observations of another one."""
 
     def __init__(self, env: GraphEnv, space: Any, components: np.ndarray) -> None:
@@ -99,27 +103,29 @@ class _ObservedGraph(GraphEnv):
         self.num_envs, self.action_space, self.masks_actions = env.num_envs, env.action_space, env.masks_actions
         self.observation_space = space
         self.short_steps, self.same_step = env.short_steps, env.same_step
-        if env.reset_over:
-            self.reset_over = self._reset_over
-        self.programs_last = env.programs_last  # type: ignore[misc]  # a class variable elsewhere
+        if env.reset_with_xp:
+            self.reset_with_xp = self._reset_with_xp
+        self.is_program_cacheable = env.is_program_cacheable  # type: ignore[misc]  # a class variable elsewhere
 
     def __getattr__(self, name: str) -> Any:
         """Optional attributes of the environments, such as `time_limit`."""
         return getattr(self._env, name)
 
-    def reset(self, seeds: Sequence[int]) -> Start:
+    def reset(self, seeds: Sequence[int]) -> ResetResult:
         """See `GraphEnv.reset`."""
         import jax.numpy as jnp
 
-        return self._observed(jnp, self._env.reset(seeds))
+        return self._select(jnp, self._env.reset(seeds))
 
-    def _reset_over(self, xp: Any, seeds: Sequence[int], **device: Any) -> Start:
-        assert self._env.reset_over
-        return self._observed(xp, self._env.reset_over(xp, seeds, **device))
+    def _reset_with_xp(self, xp: Any, seeds: Sequence[int], **device: Any) -> ResetResult:
+        assert self._env.reset_with_xp
+        return self._select(xp, self._env.reset_with_xp(xp, seeds, **device))
 
-    def _observed(self, xp: Any, start: Start) -> Start:
-        step = _ObservedStep(start.step, tuple(self._components.tolist()), xp)
-        return start._replace(step=step, seen=start.seen._replace(obs=step.columns(start.seen.obs)))
+    def _select(self, xp: Any, result: ResetResult) -> ResetResult:
+        step = _SelectedStep(result.step, tuple(self._components.tolist()), xp)
+        return result._replace(
+            step=step, policy_input=result.policy_input._replace(obs=step.columns(result.policy_input.obs))
+        )
 
     def close(self) -> None:
         """See `GraphEnv.close`."""

@@ -1,0 +1,142 @@
+"""A training shared by several processes (ranks), each with a part of the environments: one for each device or machine.
+
+Every rank runs the outer loop of ppo_bench/runs/train.py on its part; rank 0 alone has the run's folder.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ppo_bench.common.errors import ConfigError, FailedRuns, RankLostError, RunInterrupted, one_line
+from ppo_bench.common.rank_info import RankInfo, read_rank_info
+from ppo_bench.configuration.config import Config
+from ppo_bench.envs.base import GraphEnv, VectorEnv
+from ppo_bench.envs.observation_selection import make_env
+from ppo_bench.mathematics.arrays import Arrays
+from ppo_bench.mathematics.shards import Shard, concatenate_shards, slice_shard
+from ppo_bench.runners.array_specs import array_specs
+from ppo_bench.runners.base import Episode, Metrics, ProcessGroup, Runner, TrainingSpec
+from ppo_bench.tuning.cores import available_cores, cpu_affinity, shard_of_cores
+
+EnvWrapper = Callable[[VectorEnv | GraphEnv, Shard], Any]
+"""Function that wraps the environments of a rank."""
+
+
+def keep_envs(env: VectorEnv | GraphEnv, shard: Shard) -> VectorEnv | GraphEnv:
+    """The environments, unchanged."""
+    return env
+
+
+@contextmanager
+def detect_lost_rank() -> Iterator[None]:
+    """A context in which a collective operation that fails raises `RankLostError`: another rank has ended or hangs."""
+    try:
+        yield
+    except (RuntimeError, ValueError) as error:  # PyTorch and JAX raise no class of their own
+        said = str(error)
+        if not any(library in said for library in ("gloo", "Gloo", "NCCL")):
+            raise
+        raise RankLostError(f"another process of the training has ended or hangs ({one_line(said)[:200]})") from error
+
+
+class DistributedRunner:
+    """The runner of a rank. All ranks call its methods in the same order; what they return is that of all ranks."""
+
+    def __init__(self, config: Config, wrap: EnvWrapper = keep_envs, ppo: Any = None) -> None:
+        """Join the other ranks, and make this one's part of the environments and its runner."""
+        rank_info = read_rank_info()
+        assert rank_info is not None
+        shard = Shard(rank_info.rank, rank_info.world_size)
+        local_shard, cores = _local_shard(rank_info)
+        with ExitStack() as stack:
+            stack.enter_context(cpu_affinity(cores))
+            config.framework.configure_process(tuning=config.tuning, devices=config.devices_here)
+            self.process_group: ProcessGroup = config.framework.init_process_group(
+                rank_info, config.root.collective_timeout_seconds
+            )
+            task = replace(config.task, num_envs=shard.size(config.ppo.num_envs))
+            made = make_env(config.backend, task)
+            stack.callback(made.close)
+            self.env = wrap(made, shard)
+            spec = replace(config.training_spec(self.env), ppo=ppo or config.ppo)
+            self.spec: TrainingSpec = replace(
+                spec, shard=shard, process_group=self.process_group, local_shard=local_shard
+            )
+            self._local_runner: Runner[Any] = config.framework.runner(self.spec)
+            stack.pop_all()
+        self.execution: Mapping[str, object] = self._local_runner.execution
+        self._array_specs = array_specs(self.spec)
+        self._sharded_names = {array.name for array in self._array_specs if array.env_axis is not None}
+
+    def init(self, seed: int) -> Any:
+        """See `Runner.init`."""
+        with detect_lost_rank():
+            return self._local_runner.init(seed)
+
+    def step(self, state: Any) -> tuple[Any, Metrics, list[Episode]]:
+        """See `Runner.step`."""
+        with detect_lost_rank():
+            state, metrics, own = self._local_runner.step(state)
+        first, count = self.spec.first_env, self.spec.shard.count
+        episodes = [e._replace(env=first + e.env, step=e.step * count) for e in own]
+        together = all_gather_object(self.process_group, (metrics["masked_fraction"], episodes))
+        metrics = metrics | {"masked_fraction": float(np.mean([masked for masked, _ in together]))}
+        return state, metrics, sorted((e for _, part in together for e in part), key=lambda e: (e.step, e.env))
+
+    def export(self, state: Any) -> Arrays:
+        """See `Runner.export`."""
+        own = self._local_runner.export(state)
+        parts = all_gather_object(self.process_group, {name: own[name] for name in own.keys() & self._sharded_names})
+        return own | concatenate_shards(self._array_specs, parts)
+
+    def restore(self, arrays: Arrays, restore_envs: bool = False) -> Any:
+        """See `Runner.restore`."""
+        return self._local_runner.restore(slice_shard(self._array_specs, arrays, self.spec.shard), restore_envs)
+
+    def episode_lengths(self, state: Any) -> np.ndarray:
+        """See `Runner.episode_lengths`."""
+        return np.concatenate(all_gather_object(self.process_group, self._local_runner.episode_lengths(state)))
+
+    def restart(self, state: Any, iteration: int) -> Any:
+        """See `Runner.restart`."""
+        return self._local_runner.restart(state, iteration)
+
+    def close(self) -> None:
+        """See `Runner.close`."""
+        self._local_runner.close()
+        error = sys.exception()
+        # If this rank alone fails, the others must not fail before it has said why.
+        if error is None or isinstance(error, RunInterrupted | FailedRuns):
+            self.process_group.close()
+
+
+def _local_shard(rank_info: RankInfo) -> tuple[Shard, list[int]]:
+    """Position of this rank among those of its machine, and the cores that are its own."""
+    local_shard = Shard(rank_info.local_rank, rank_info.local_world_size)
+    return local_shard, available_cores() if rank_info.own_cores else shard_of_cores(
+        local_shard.index, local_shard.count
+    )
+
+
+def all_gather_object(process_group: ProcessGroup | None, value: Any) -> list[Any]:
+    """The picklable values of all ranks, in their order; that of this process where it trains alone."""
+    with detect_lost_rank():
+        return process_group.all_gather_object(value) if process_group else [value]
+
+
+def require_world_size(config: Config) -> None:
+    """Raise `ConfigError` if a launcher has started a number of processes that differs from what `config` asks for."""
+    rank_info = read_rank_info()
+    if rank_info is None:
+        return
+    if config.processes != rank_info.world_size or config.root.devices % rank_info.world_size:
+        raise ConfigError(
+            f"{rank_info.world_size} processes were started, and devices={config.root.devices}: add "
+            f"devices={rank_info.world_size} and ppo.shards, of which that is a divisor"
+        )
