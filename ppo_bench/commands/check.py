@@ -21,7 +21,7 @@ from ppo_bench.common.cli import Parser, exit_code, parse_overrides
 from ppo_bench.common.errors import ConfigError, RunError, one_line
 from ppo_bench.common.paths import CONF
 from ppo_bench.common.stopping import defer_stop_signals
-from ppo_bench.common.workers import ignore_sigint
+from ppo_bench.common.workers import set_worker_signals
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
@@ -173,7 +173,7 @@ def _verdicts(pairs: Sequence[Pair], options: argparse.Namespace) -> Iterator[Ve
 @contextmanager
 def _processes(number: int) -> Iterator[ProcessPoolExecutor]:
     """A pool of `number` processes, which an interruption (Ctrl-C) kills."""
-    with ProcessPoolExecutor(number, multiprocessing.get_context("spawn"), ignore_sigint) as pool:
+    with ProcessPoolExecutor(number, multiprocessing.get_context("spawn"), set_worker_signals) as pool:
         try:
             yield pool
         except KeyboardInterrupt:

@@ -56,14 +56,14 @@ def read_rank_info() -> RankInfo | None:
         rank, world_size, local_rank, local_size, os.environ.get(OWN_CORES) == "1", os.environ.get(STORE)
     )
     if rank_info.store is None:
-        rank_info.address  # noqa: B018 (raises if it is not told)
+        rank_info.address  # noqa: B018 (raises if the launcher has not set it)
     return rank_info
 
 
 def set_rank_variables(rank: int, count: int, store: str) -> None:
     """Make this process one of `count` of this machine, which find each other by the file `store`."""
-    rank_info = {"RANK": rank, "WORLD_SIZE": count, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": count, STORE: store}
-    os.environ |= {name: str(value) for name, value in rank_info.items()}
+    variables = {"RANK": rank, "WORLD_SIZE": count, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": count, STORE: store}
+    os.environ |= {name: str(value) for name, value in variables.items()}
 
 
 def _number(name: str, default: int, most: int = 2**31) -> int:

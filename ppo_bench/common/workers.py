@@ -92,7 +92,7 @@ def _serve_rank(rank: tuple[int, int, str] | None, serve: WorkerFunction, argume
 
 
 def _work(connection: Connection, serve: WorkerFunction, arguments: tuple[Any, ...]) -> None:
-    ignore_sigint()
+    set_worker_signals()
     try:
         answers = serve(*arguments)
         answer = next(answers)
@@ -106,7 +106,8 @@ def _work(connection: Connection, serve: WorkerFunction, arguments: tuple[Any, .
         pass
 
 
-def ignore_sigint() -> None:
-    """Ignore Ctrl-C in this process, which its parent has started with stop signals withheld and will end."""
+def set_worker_signals() -> None:
+    """Ignore Ctrl-C in this process, since its parent will end it, and unblock the stop signals that the parent
+    blocked."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)

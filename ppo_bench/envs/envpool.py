@@ -21,7 +21,7 @@ from ppo_bench.tuning.thread_affinity import FollowerThreads
 FAST_ENV_PREFIXES = ("Acrobot-", "CartPole-", "MountainCar", "Pendulum-")
 """Prefixes of the ids of environments whose step takes about a microsecond, far less than waking a worker thread."""
 MAX_ENVS_PER_THREAD = 64
-"""Up to this many `FAST_ENV_PREFIXES` environments share a single thread."""
+"""Up to this many environments with one of `FAST_ENV_PREFIXES` share a single thread."""
 INFO_KEYS = ("lives", "terminated", "reward", "current_player", "legal_action_mask")
 """Keys of `info` that `make_env_step` reads, for Atari games and for turn-based games."""
 

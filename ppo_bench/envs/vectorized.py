@@ -20,7 +20,7 @@ from ppo_bench.common.errors import ENV_ERRORS, ConfigError, RunError, as_run_er
 from ppo_bench.envs.base import Backend
 
 SPACES = ("observation", "action") * 2
-"""The kinds of the spaces in `get_spaces`."""
+"""The kinds of the spaces that `get_spaces` returns."""
 
 
 def require_vectorization(vectorization: str) -> None:
@@ -40,7 +40,7 @@ class GymVectorEnv:
     def __init__(
         self, env_id: str, build: Callable[[], Any], num_envs: int, vectorization: str, spaces: Sequence[Any]
     ) -> None:
-        """`spaces` are what `get_spaces` each environment must be. Raises `ConfigError` if one has others."""
+        """`spaces` is what `get_spaces` must return for each environment. Raises `ConfigError` if one has others."""
         from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
         # What gymnasium says of errors in worker processes beside their traceback; for `RunError`, the traceback too.
@@ -141,8 +141,9 @@ def get_spaces(env: Any) -> tuple[Any, ...]:
 def _build_env(build: Callable[[], Any], maker: int, spaces: Sequence[Any], name: str) -> Any:
     """An environment, called `name`; `maker` is the id of the process that created the vector of environments.
 
-    It keeps its `get_spaces` as `built_spaces` and shows `spaces`, since the error of gymnasium's vectors names no
-    environment. In a worker process of `AsyncVectorEnv`, the errors `ENV_ERRORS` of the environment are `RunError`.
+    It keeps the result of `get_spaces` as `built_spaces` and shows `spaces`, since the error of gymnasium's vectors
+    names no environment. In a worker process of `AsyncVectorEnv`, the errors `ENV_ERRORS` of the environment are
+    `RunError`.
     """
     in_worker = os.getpid() != maker
     if in_worker:  # such a process leaves Ctrl-C to that process

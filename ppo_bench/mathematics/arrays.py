@@ -24,7 +24,7 @@ Tree = Mapping[str, Array]
 class ArrayRole(Enum):
     """The role of an array. It decides how training, checkpoints and environment restarts treat the array.
 
-    | kind | gradient | in a checkpoint | `checkpoint.load` | a restart of the environments |
+    | role | gradient | in a checkpoint | `checkpoint.load` | a restart of the environments |
     |---|---|---|---|---|
     | PARAMETER | yes | yes | loads it | keeps it |
     | FROZEN | no; it never changes | yes | loads it | keeps it |

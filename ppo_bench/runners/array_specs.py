@@ -110,9 +110,9 @@ def normalization_arrays(observation_shape: tuple[int, ...]) -> tuple[ArraySpec,
 def env_arrays(spec: TrainingSpec) -> tuple[ArraySpec, ...]:
     """State of the environments between two iterations, `[N, ...]`.
 
-    `obs` has the network's input layout; `done` is true if the next step only resets the environment; `episode_start`,
-    `policy_mask` and `action_mask` are as in `ppo_bench.envs.base.PolicyInput`; `returns` and `lengths` are those of
-    the current episode so far; `discounted_returns` serve to normalise rewards.
+    `obs` has the network's input layout; `done` is true if the next step only resets the environment; `start`, `acts`
+    and `legal` are `episode_start`, `policy_mask` and `action_mask` of `PolicyInput` (`STATE_NAMES`); `returns` and
+    `lengths` are those of the current episode so far; `discounted_returns` serve to normalise rewards.
     """
     rows, raw = spec.num_envs, spec.env.observation_space.dtype
     fields: dict[str, tuple[tuple[int, ...], str, float]] = {

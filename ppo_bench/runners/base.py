@@ -31,7 +31,7 @@ from ppo_bench.tuning.switches import ON, Tuning
 
 State = TypeVar("State")
 Policy = Callable[[np.ndarray, np.ndarray, Tree], NetworkOutputs]
-"""Inference function of a network: `(obs, episode_start, carry) -> (head, values, carry)`, as `NetworkSpec.step`.
+"""Inference function of a network: `(obs, episode_start, carry) -> NetworkOutputs`, as `NetworkSpec.step`.
 
 All arrays are NumPy arrays on the host; `episode_start` is bool.
 """
@@ -47,7 +47,7 @@ class ProcessGroup(Protocol):
         """A framework's array from every process, stacked along a new first axis in the order of the processes."""
 
     def all_reduce_moments(self, batch_moments: Moments) -> Moments:
-        """Moments of the entries of all processes, from the `batch_moments` of this one's; NumPy arrays."""
+        """Moments of the entries of all processes, from those of this process's; NumPy arrays."""
 
     def all_gather_object(self, value: Any) -> list[Any]:
         """The picklable values of all processes, in their order."""

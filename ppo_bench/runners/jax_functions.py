@@ -199,7 +199,7 @@ class JaxFunctions:
     def targets(
         self, train_state: TrainState, rollout_buffer: Tree, flags: Tree, seed: jax.Array, iteration: jax.Array
     ) -> tuple[TrainState, Tree, Tree]:
-        """See `Learner.targets`."""
+        """See `UpdateFunctions.targets`."""
         keys = {"seed": seed[None], "iteration": iteration[None], "first_row": jnp.full(1, self._first_row, jnp.int32)}
         rollout = {**self._with_values(train_state.arrays, rollout_buffer), **self._floats(flags), **keys}
         targets = self.update_functions.targets(train_state.arrays, train_state.statistics, rollout)

@@ -50,7 +50,7 @@ class JaxProcessGroup:
             return np.asarray(process_allgather(x))
 
     def all_reduce_moments(self, batch_moments: Moments) -> Moments:
-        """Moments of the entries of all processes, from the `batch_moments` of this one's; NumPy arrays."""
+        """Moments of the entries of all processes, from those of this process's; NumPy arrays."""
         return pool_moments(np, Moments(*map(np.asarray, batch_moments)), self.all_gather)
 
     def all_gather_object(self, value: Any) -> list[Any]:

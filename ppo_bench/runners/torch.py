@@ -288,7 +288,7 @@ def _values(update_functions: UpdateFunctions, fixed: Any, obs: Tensor, *others:
 
 
 def _carry_and_start(network: NetworkSpec, others: Sequence[Tensor]) -> tuple[Tree, Tensor | None]:
-    """The carry by name, and the episode-start flags, from the episode-start flags and the arrays of the carry."""
+    """The carry by name and the episode-start flags, which are the entries of `others`."""
     if not others:
         return {}, None
     episode_start, *arrays = others

@@ -55,7 +55,7 @@ class TorchProcessGroup:
         return torch.stack(rows)
 
     def all_reduce_moments(self, batch_moments: Moments) -> Moments:
-        """Moments of the entries of all processes, from the `batch_moments` of this one's; NumPy arrays."""
+        """Moments of the entries of all processes, from those of this process's; NumPy arrays."""
         return pool_moments(np, batch_moments, lambda x: self.all_gather(torch.from_numpy(x)).numpy())
 
     def all_gather_object(self, value: Any) -> list[Any]:

@@ -25,10 +25,10 @@ class SeedRun(NamedTuple):
 
 
 def runs_to_advance(runs: Sequence[SeedRun]) -> list[SeedRun]:
-    """The runs that are to go on together first: without the last ones, as long as others are too far ahead of those.
+    """The runs to train together next, those that are ahead first.
 
-    Runs go on together with the last of them if they have its newest checkpoint, or it has none, and if none is ahead
-    of it by more than one checkpoint.
+    Runs that are too far behind the others are left for later. A run is trained together with the one that is furthest
+    behind if it has the newest checkpoint of that run, or that run has none, and if it is ahead by at most one.
     """
     first, every, left = _first(runs), runs[0].config.root.checkpoint.every_iterations, list(runs)
     while True:

@@ -1,7 +1,7 @@
 """A job of a multirun: a training in a process of its own, whichever of Hydra's launchers starts the job.
 
 Thread counts, compilation caches and GPU memory thus do not leak from one training into the next. A complete run is
-not trained again. A job never raises, since Hydra's sweeper would end with it.
+not trained again. A failed job does not raise, since Hydra's sweeper would end with it.
 """
 
 from __future__ import annotations

@@ -59,8 +59,8 @@ def deployed(config: Config, arrays: Arrays, env: VectorEnv) -> Deployed:
 def write_onnx(policy: Deployed, dtype: Any, path: Path) -> None:
     """Write `policy`, for observations of NumPy's `dtype`, to `path`.
 
-    The file's inputs are `obs [N, ...]`, as the environment returns them, and of a network with a carry `episode_start
-    [N]`, 1 where an episode begins, and `carry.<name>`, zeros at first. Its outputs are `logits`, or `mean` and
+    The file's inputs are `obs [N, ...]`, as the environment returns them, and of a network with a carry `start [N]`,
+    1 where an episode begins, and `carry.<name>`, zeros at first. Its outputs are `logits`, or `mean` and
     `log_std`, `values`, and `next.<name>`.
     """
     network, rows = policy.network, torch.export.Dim("N")
