@@ -41,6 +41,11 @@ def test_a_run_is_trained_loaded_and_tabled(run: Path) -> None:
     assert metrics["global_step"].tolist() == list(range(512, 4097, 512))
 
 
+def test_words_for_hydra_itself_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"hydra\.run\.dir=here"):
+        ppo_bench.train(["hydra.run.dir=here"])
+
+
 def test_a_thread_trains_as_a_program_does(run: Path, tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as pool:
         (folder,) = pool.submit(ppo_bench.train, [*WORDS, f"outputs={tmp_path}"]).result()

@@ -170,7 +170,7 @@ def test_an_exported_state_goes_on_as_the_one_it_came_from() -> None:
     assert all(np.array_equal(expected[name], found[name]) for name in expected)
 
 
-class RunsOut:
+class AllOnes:
     """A `Player` whose actions are all 1."""
 
     def carry(self, num_envs: int) -> dict[str, np.ndarray]:
@@ -186,7 +186,7 @@ class RunsOut:
 def test_episodes_follow_each_other_without_a_step_between_them() -> None:
     """The time limit is below the length of a fall."""
     env = to_vector_env(TensorEnv(Poles(3, limit_steps=8), "poles"))
-    episodes: list[Episode] = list(play(env, RunsOut(), 6, seed=1))
+    episodes: list[Episode] = list(play(env, AllOnes(), 6, seed=1))
     assert [episode.length for episode in episodes] == [8] * 6
     assert [episode.episode_return for episode in episodes] == [8.0] * 6
     assert [episode.step for episode in episodes] == [24] * 3 + [48] * 3
@@ -253,6 +253,17 @@ def test_observations_of_another_kind_are_refused(obs: Any, named: str) -> None:
     with pytest.raises(RunError) as failure:
         runner.step(runner.init(1))
     assert named in str(failure.value)
+
+
+@pytest.mark.parametrize("length", [4, 1])
+def test_a_step_of_another_length_is_refused(length: int) -> None:
+    class Older(Poles):
+        def step(self, actions: torch.Tensor) -> Any:
+            return super().step(actions)[:length]
+
+    runner = runner_for("torch_eager", problem_for(TensorEnv(Older(4), "older"), 10, []))
+    with pytest.raises(RunError, match="step returns something other"):
+        runner.step(runner.init(1))
 
 
 def test_commands_that_need_reset_steps_say_so(capfd: pytest.CaptureFixture[str]) -> None:

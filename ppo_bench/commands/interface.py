@@ -14,6 +14,7 @@ import numpy as np
 
 from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.common.flattened import FlattenedBox
+from ppo_bench.configuration.compose import of_hydra, search_path
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import PolicyInput
@@ -45,6 +46,8 @@ def train(overrides: Sequence[str] = (), on_iteration: Listener | None = None) -
     `RunError` if a run fails (others of `num_seeds` or `grid` have ended by then), and `RunInterrupted` on Ctrl-C.
     """
     started_at = time.perf_counter()
+    if unused := [word for word in of_hydra(overrides) if not search_path([word])]:
+        raise ConfigError(f"{unused[0]}: Hydra's own keys are for python -m ppo_bench; leave it out")
     config = load_config(list(overrides))
     config.require()
     from ppo_bench.runs.train import train as train_runs

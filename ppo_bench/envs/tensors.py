@@ -41,19 +41,24 @@ class TensorsBackend:
         require_players(task, 1)
         if task.atari:
             raise ConfigError(f"env.atari: backend=tensors does not preprocess {task.id}: use env.atari=null")
-        made = _made(task)
-        if lacks := [name for name in ATTRIBUTES if not hasattr(made, name)]:
-            raise ConfigError(f"env.id={task.id} makes a {type(made).__name__}, which lacks {', '.join(lacks)}")
-        if made.num_envs != task.num_envs:
-            raise ConfigError(
-                f"env.id={task.id} makes {made.num_envs} environments for num_envs={task.num_envs}: its factory takes "
-                "their number as num_envs"
-            )
-        supported_spaces(task, made.single_observation_space, made.single_action_space)
-        return TensorEnv(made, task.id)
+        env = _make(task)
+        if lacks := [name for name in ATTRIBUTES if not hasattr(env, name)]:
+            raise ConfigError(f"env.id={task.id} makes a {type(env).__name__}, which lacks {', '.join(lacks)}")
+        tensor_env = TensorEnv(env, task.id)
+        try:
+            if env.num_envs != task.num_envs:
+                raise ConfigError(
+                    f"env.id={task.id} makes {env.num_envs} environments for num_envs={task.num_envs}: its factory "
+                    "takes their number as num_envs"
+                )
+            supported_spaces(task, env.single_observation_space, env.single_action_space)
+        except ConfigError:
+            tensor_env.close()
+            raise
+        return tensor_env
 
 
-def _made(task: Task) -> Any:
+def _make(task: Task) -> Any:
     """What the factory of `task` returns. Raises `ConfigError` if there is none or it raises."""
     module, _, name = task.id.partition(":")
     try:
@@ -94,29 +99,33 @@ class TensorEnv(GraphEnv):
     def _reset_with_xp(self, xp: Any, seeds: Sequence[int], device: Any = None) -> ResetResult:
         """See `GraphEnv.reset_with_xp`. The environments share one seed. `device` is checked; None allows any."""
         self._device = device
-        obs, _ = self._call("reset", seed=int(seeds[0]))
+        obs, _ = self._call("reset", 2, seed=int(seeds[0]))
         self._require("observations", obs, self.observation_space.shape)
         return ResetResult(self._step, (), PolicyInput(obs))
 
-    def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """The result of a method of the environments, whose tensors can be modified in any mode of PyTorch."""
+    def _call(self, method: str, length: int, *args: Any, **kwargs: Any) -> Any:
+        """The `length` results of a method, whose tensors can be modified in any mode of PyTorch."""
         import torch
 
         try:
             with torch.inference_mode(False), torch.no_grad():
-                return getattr(self._env, method)(*(x.clone() for x in args), **kwargs)
+                results = getattr(self._env, method)(*(x.clone() for x in args), **kwargs)
         except Exception as error:  # whatever the user's code raises
             raise as_run_error(f"env.id={self._id}: {method}", error) from error
+        if not isinstance(results, tuple) or len(results) != length:
+            names = "observations, reward, terminated, truncated, info" if method == "step" else "observations, info"
+            raise RunError(f"env.id={self._id}: {method} returns something other than ({names})")
+        return results
 
     def _step(self, state: Any, actions: Any) -> tuple[Any, EnvStep]:
         """The result of a step, whose `obs` follow a reset where an episode has ended; see `ResetResult.step`."""
         import torch
 
-        obs, reward, terminated, truncated, info = self._call("step", actions)
+        obs, reward, terminated, truncated, info = self._call("step", 5, actions)
         self._require("observations", obs, self.observation_space.shape)
         for name, array in (("reward", reward), ("terminated", terminated), ("truncated", truncated)):
             self._require(name, array, ())
-        final = _final_observations(info)
+        final = _final_observations(info or {})
         if final is not None:
             self._require("final observations", final, self.observation_space.shape)
         reward, terminated, truncated = reward.to(torch.float32), terminated.bool(), truncated.bool()

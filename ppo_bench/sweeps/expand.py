@@ -10,7 +10,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.configuration.compose import compose_with_hydra, config_loader
+from ppo_bench.configuration.compose import compose_with_hydra, config_loader, key_of, search_path
 
 
 def expand(overrides: Sequence[str], first: bool = False) -> list[list[str]]:
@@ -26,8 +26,8 @@ def expand(overrides: Sequence[str], first: bool = False) -> list[list[str]]:
 
 def sweep_jobs(overrides: Sequence[str]) -> list[list[str]]:
     """The overrides of each job of a multirun, as `-m` has them."""
-    fixed = [word for word in overrides if len(expand([word])) == 1]
-    return expand(swept_words(compose_with_hydra("config", fixed).hydra, overrides))
+    chosen = [word for word in overrides if key_of(word) == "experiment" and len(expand([word])) == 1]
+    return expand(swept_words(compose_with_hydra("config", [*search_path(overrides), *chosen]).hydra, overrides))
 
 
 def swept_words(hydra: Any, overrides: Sequence[str]) -> list[str]:

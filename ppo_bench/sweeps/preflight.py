@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import are_complete
@@ -22,9 +23,10 @@ def check_jobs(multirun: DictConfig) -> None:
     `multirun` is the configuration that Hydra has composed for it.
     """
     hydra, configs = multirun.hydra, []
+    words: Any = OmegaConf.to_container(hydra.overrides.task)  # interpolations are those of each job
     searching = not hydra.sweeper._target_.endswith(".BasicSweeper")
     with config_loader() as loader:
-        for job in expand(swept_words(hydra, hydra.overrides.task), first=searching):
+        for job in expand(swept_words(hydra, words), first=searching):
             composed = loader.load_sweep_config(multirun, job)
             configs.append(composed_config(without_hydra(composed), composed.hydra))
     for config in configs:
@@ -37,7 +39,7 @@ def check_jobs(multirun: DictConfig) -> None:
 def check_environments(configs: Iterable[Config]) -> None:
     """Raise `ConfigError` if an environment cannot be made.
 
-    Environments inside a JAX program are checked by their runs, as GPUs are.
+    Environments on the device are checked by their runs, as GPUs are.
     """
     seen, before = set(), dict(os.environ)
     try:

@@ -25,8 +25,8 @@ from ppo_bench.common.cli import Parser
 from ppo_bench.common.errors import ConfigError, RunError, one_line, require
 from ppo_bench.common.progress import print_status
 
-WRITTEN = frozenset(("report.html", "figures", "tables", "runs.parquet"))
-"""What a report has, and a new one replaces."""
+WRITTEN = frozenset(("report.html", "figures", "tables", "runs.parquet", "marl_eval.json"))
+"""What a report has, or had in earlier versions, and a new one replaces."""
 PRINTED_ROWS = 40
 METHOD = (
     f"Intervals: 95%; means of one task Student's over seeds, all else percentile bootstrap, stratified by environment "
@@ -122,8 +122,13 @@ def _write(out: Path, html: str, found: Sequence[Table], database: Database, dra
                 (new / "figures").mkdir()
             for figure in drawn:
                 draw(figure, new / "figures")
-            if out.exists():
-                out.rename(Path(scratch) / "old")
-            new.rename(out)
+            if old := out.rename(Path(scratch) / "old") if out.exists() else None:
+                try:
+                    new.rename(out)
+                except OSError:
+                    old.rename(out)
+                    raise
+            else:
+                new.rename(out)
     except (OSError, duckdb.Error) as error:
         raise RunError(f"cannot write {out}: {one_line(error)}; what was there is kept") from error
