@@ -75,7 +75,7 @@ def test_all_is_a_line_for_each_pair_in_order_whatever_the_number_of_jobs(
     assert [tuple(row.split()[:3]) for row in rows] == pairs
     assert f"FAIL: {ENDS}" in rows[0]  # no episode of Acrobot is over after 300 steps at random
     assert rows[1].endswith("ok, 16 rules")
-    assert "skipped: In 'config': Could not find 'env/no_such'" in rows[2]
+    assert "skipped: there is no env/no_such" in rows[2]
     assert verdict == "1 broken; 1 were skipped"
 
 

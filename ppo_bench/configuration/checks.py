@@ -14,6 +14,8 @@ def check_values(config: Config) -> None:
     """Raise `ConfigError` for the first value that is out of its range, or does not go with others."""
     root, ppo = config.root, config.ppo
     check_ranges(root)
+    if not root.env.name.strip():  # after `env.game`, which names some
+        raise ConfigError(f"env.name={root.env.name}: must not be empty")
     if config.algorithm.name == "rnd" and root.env.atari and root.env.atari.frames % 3 == 0:
         raise ConfigError(
             f"env.atari.frames={root.env.atari.frames}: algorithm=rnd would take three grey frames for the colours of "

@@ -71,7 +71,7 @@ RECORDABLE = within(_can_be_recorded, "the keys of a mapping must be all names, 
 class EnvSchema:
     """`env`; see conf/env/cartpole.yaml. An identity has the id that its backend takes in place of these names."""
 
-    name: str = field(metadata=NOT_HASHED | NOT_EMPTY)
+    name: str = field(metadata=NOT_HASHED)
     ids: dict[str, str] = field(metadata=NOT_HASHED)
     id: str | None = field(metadata=NOT_HASHED | NOT_EMPTY)
     atari: Any
