@@ -174,7 +174,7 @@ def test_frameworks_take_the_same_actions_and_learn_the_same_in_float32(pixels: 
 def test_torch_compile_does_not_compile_again_after_the_first_iteration() -> None:
     runner = runner_for("torch_compile", cartpole_problem())
     state, _, _ = runner.step(runner.init(SEED))
-    with torch._dynamo.config.patch(error_on_recompile=True), torch.compiler.set_stance("fail_on_recompile"):
+    with torch.compiler.set_stance("fail_on_recompile"):
         for _ in range(3):
             state, _, _ = runner.step(state)
 

@@ -147,9 +147,8 @@ class Ppo:
         advantages = self.advantages(rewards, torch.stack(values).numpy(), first)
         learnt, policy_mask = value_mask[first:], np.stack([s.policy_mask for s in policy_inputs[first:last]])
         # A pass stays one, whether or not resets are learnt from.
-        learnt, policy_mask = (
-            (learnt, policy_mask & learnt) if hp.mask_resets else (np.ones_like(learnt), policy_mask | ~learnt)
-        )
+        policy_mask = policy_mask & learnt if hp.mask_resets else policy_mask | ~learnt
+        learnt = learnt | (not hp.mask_resets)
         flags = (torch.from_numpy(x) for x in (advantages, learnt, policy_mask))
         observed = obs[:-1], torch.stack(memories[:-2]), episode_start[:-1], action_mask[:-1]
         return Batch(*observed, actions, log_probs, torch.stack(values[:-1]), *flags), memories[-2]

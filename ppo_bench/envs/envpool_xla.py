@@ -84,22 +84,22 @@ class EnvPoolGraphEnv(GraphEnv):
         self.close()
         policy_input = self._envs.reset(seeds)
         with jax.enable_x64(True):  # EnvPool declares float64 arrays (MuJoCo); as float32 their bytes would be misread
-            handle, _, _, of_pool = self._envs.pool.xla()
+            handle, _, _, pool_step = self._envs.pool.xla()
             step = self._steps.setdefault(handle.tobytes(), _PoolStep(self._envs.layout))
-            step.of_pool, step.action_dtype = of_pool, self._envs.pool.spec.action_array_spec["action"].dtype
+            step.pool_step, step.action_dtype = pool_step, self._envs.pool.spec.action_array_spec["action"].dtype
             return ResetResult(step, (jnp.array(handle), jnp.zeros(self.num_envs, bool)), policy_input.map(jnp.array))
 
     def close(self) -> None:
         """Stop the pool's threads and free its memory."""
         for step in self._steps.values():
-            step.of_pool = None
+            step.pool_step = None
         self._envs.close()
 
 
 class _PoolStep:
     """The step function of the pool that currently has a given address."""
 
-    of_pool: Any
+    pool_step: Any
     action_dtype: Any
 
     def __init__(self, layout: PoolLayout) -> None:
@@ -110,7 +110,7 @@ class _PoolStep:
 
         handle, resets = state
         with jax.enable_x64(True):
-            handle, results = self.of_pool(handle, actions.astype(self.action_dtype))
+            handle, results = self.pool_step(handle, actions.astype(self.action_dtype))
             step = make_env_step(self._layout, resets, *results)
             return (handle, step.terminated | step.truncated), step
 
@@ -157,7 +157,7 @@ class _DeviceStep:
     def __call__(self, state: Any, actions: Any) -> tuple[Any, EnvStep]:
         import jax
 
-        def of_pool(step: StepFunction) -> Any:
+        def pool_step(step: StepFunction) -> Any:
             def stepped(state: Any, actions: Any) -> Any:
                 (handle,), resets = state
                 (handle, resets), given = step((handle, resets), actions)
@@ -167,5 +167,7 @@ class _DeviceStep:
 
         with jax.enable_x64(True):
             device = jax.lax.axis_index(DEVICES) % len(self.steps)  # each process has as many of the devices
-            after: tuple[Any, EnvStep] = jax.lax.switch(device, [of_pool(step) for step in self.steps], state, actions)
+            after: tuple[Any, EnvStep] = jax.lax.switch(
+                device, [pool_step(step) for step in self.steps], state, actions
+            )
             return after

@@ -51,17 +51,10 @@ class NumpyVectorEnv:
         self._env.close()
 
 
-class TensorVectorEnv:
+class TensorVectorEnv(NumpyVectorEnv):
     """Environments of tensors with arrays of NumPy: a `VectorEnv`, but with same-step autoreset."""
 
-    masks_actions = False
     same_step = True
-
-    def __init__(self, env: GraphEnv) -> None:
-        self.num_envs = env.num_envs
-        self.observation_space: Any = env.observation_space
-        self.action_space: Any = env.action_space
-        self._env = env
 
     def reset(self, seeds: Sequence[int]) -> PolicyInput:
         """See `VectorEnv.reset`; the environments share the first seed."""
@@ -78,10 +71,6 @@ class TensorVectorEnv:
 
         self._state, step = self._step(self._state, torch.from_numpy(np.array(actions)).to(self._device))
         return step.map(_numpy)
-
-    def close(self) -> None:
-        """Close the environments."""
-        self._env.close()
 
 
 def _numpy(x: Any) -> np.ndarray:

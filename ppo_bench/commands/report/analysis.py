@@ -106,7 +106,7 @@ def analyse(tasks: list[ComparedTask], options: Options) -> Analysis:
     references: list[AgainstPublished] = []
     for task in tasks:
         for group in task.groups:
-            own = estimates[group.task, group.name] = _of_group(group, scales.get(group.task))
+            own = estimates[group.task, group.name] = _group_estimates(group, scales.get(group.task))
             references += against_published(group, options.margin_of)
             baseline = task.baseline(group, options.baseline)
             if baseline and baseline is not group:
@@ -156,7 +156,7 @@ def _scale(task: ComparedTask) -> Scale | None:
     return Scale(task.env, low, high, "lowest run", "highest run", "the runs of this report")
 
 
-def _of_group(group: Group, scale: Scale | None) -> dict[str, Estimate]:
+def _group_estimates(group: Group, scale: Scale | None) -> dict[str, Estimate]:
     finals, found = _final_returns(group), {}
     if len(finals):
         found["final_return_median"] = bootstrap(median, [finals])

@@ -68,7 +68,7 @@ def tables(analysis: Analysis, by: str, runs: Sequence[Run], left_out: Mapping[s
         for (env, name), found in analysis.estimates.items()
         for metric, estimate in found.items()
     ]
-    returns = _of_groups(analysis, RETURNS)
+    returns = _group_rows(analysis, RETURNS)
     returns.sort(key=lambda row: (row[0].split()[0], -row[4].point))  # best first
     scales = [(env, each.low, each.low_is, each.high, each.high_is) for env, each in analysis.scales.items()]
     equivalence = [
@@ -89,7 +89,7 @@ def tables(analysis: Analysis, by: str, runs: Sequence[Run], left_out: Mapping[s
         Table("aggregate", "All aggregates", (*about, "metric", *Estimate._fields), aggregates),
         Table("returns", "Final returns", (*about, "seeds", *RETURNS), returns),
         Table("scales", "Scales of scores", ("env", "score 0", "is of", "score 1", "is of"), scales),
-        Table("speed", "Speeds and times", (*about, "seeds", *SPEEDS), _of_groups(analysis, SPEEDS)),
+        Table("speed", "Speeds and times", (*about, "seeds", *SPEEDS), _group_rows(analysis, SPEEDS)),
         Table("equivalence", "Tests of equivalence", (*about, *tested), equivalence),
         Table("improvement", "Probability of improvement", ("env", by, "over", "probability"), analysis.improvements),
         Table("over_envs", "Over all environments", ("algorithm", by, "seeds", *OVER_ENVS), over_envs),
@@ -101,7 +101,7 @@ def tables(analysis: Analysis, by: str, runs: Sequence[Run], left_out: Mapping[s
     return [table for table in made if table.rows]
 
 
-def _of_groups(analysis: Analysis, metrics: Mapping[str, str]) -> list[tuple[Any, ...]]:
+def _group_rows(analysis: Analysis, metrics: Mapping[str, str]) -> list[tuple[Any, ...]]:
     """A row for each group that has the first of the `metrics`."""
     first, *_ = metrics.values()
     return [
