@@ -176,7 +176,7 @@ def _make_views(database: Database) -> None:
         for run in database.runs
     ]
     connection.executemany(f"insert into runs values ({', '.join('?' * len(RUN_COLUMNS))})", rows)
-    # Compilation, which varies between seeds, is no part of the seconds of training. In an unfinished run it is the
+    # Compilation, which varies between seeds, is left out of the seconds of training. In an unfinished run it is the
     # excess of the first iteration over the median one.
     connection.execute("alter table steps add column training_seconds DOUBLE")
     connection.execute(
