@@ -52,7 +52,7 @@ def added_field(default: Any, metadata: Mapping[str, Any] | None = None) -> Any:
 
 
 NOT_HASHED: dict[str, Any] = {"not_hashed": True}
-"""Metadata of a dataclass field that does not change what is trained, and so is not part of the configuration's hash."""
+"""Metadata of a dataclass field that does not change what is trained. The configuration's hash leaves it out."""
 
 
 def added_field_defaults(cls: type) -> dict[str, Any]:
