@@ -9,8 +9,8 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from ppo_bench.commands.check import offered
 from ppo_bench.common.paths import CONF
-from ppo_bench.configuration.compose import offered
 
 BACKENDS = ("gymnasium", "envpool", "envpool_xla", "device", "pettingzoo")
 GROUPS = {
