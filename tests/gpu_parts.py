@@ -29,9 +29,9 @@ class Proof:
         atari, hopper = ["env=breakout", "backend=envpool"], ["env=hopper", "backend=envpool"]
         inside = ["env=cartpole", "framework=jax_xla", "backend=device"]
         both = f"variants={{device:[cpu,{self.device}]}}"
-        graphs = "variants={framework.cudagraphs:[false,true]}"
+        graphs = "variants={framework.cudagraphs:[false,true,update]}"
         recorded = ["frameworks=[torch_compile]", graphs]
-        slow_and_fast = ["framework=torch_compile", "framework.cudagraphs=false,true"]
+        slow_and_fast = ["framework=torch_compile", "framework.cudagraphs=false,true,update"]
         if self.device == "cpu":
             slow_and_fast = ["framework=torch_eager", "tuning=off,on"]
             recorded = ["frameworks=[torch_eager]", "variants={tuning:[on,off]}"]
@@ -81,11 +81,11 @@ class Proof:
         """PyTorch beside JAX with the environments on the device."""
         words = ["env=cartpole", "backend=device", "ppo.num_steps=128"]
         numbers = "16,32" if self.few else "64,512,2048,16384"
-        graphs = ["framework=torch_compile", "framework.cudagraphs=false,true"]
+        graphs = ["framework=torch_compile", "framework.cudagraphs=false,true,update"]
         graphs = ["framework=torch_eager"] if self.device == "cpu" else graphs
         return [
             Check("PyTorch beside JAX, CartPole", self.speed(*words, f"ppo.num_envs={numbers}")),
-            Check("rollouts in one graph", self.speed(*words, "ppo.num_envs=64", *graphs)),
+            Check("rollouts and updates in one graph", self.speed(*words, "ppo.num_envs=64", *graphs)),
             Check("launches and copies of CartPole", self.launches(*words, "ppo.num_envs=64")),
         ]
 

@@ -94,7 +94,7 @@ WRONG = {
     "ppo.target_kl=0": "ppo.target_kl=0.0: must be above 0",
     "ppo.obs_clip=0": "ppo.obs_clip=0.0: must be above 0",
     "ppo.reward_clip=-1": "ppo.reward_clip=-1.0: must be above 0",
-    "framework=torch_compile framework.cudagraphs=perhaps": "framework.cudagraphs=perhaps: choose auto, true or false",
+    "framework=torch_compile framework.cudagraphs=perhaps": "framework.cudagraphs=perhaps: choose auto, update, true",
     "framework=torch_compile framework.mode=fast": "framework.mode=fast: choose default or",
     "framework=jax_xla backend=jax +env.ids.jax=Push": "env.ids.jax: the backend jax is called device",
     "framework=jax_xla framework.iterations_per_call=0": "framework.iterations_per_call=0: must be at least 1",

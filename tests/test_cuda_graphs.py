@@ -13,14 +13,14 @@ from torch.utils._pytree import tree_map
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
-from ppo_bench.runners import torch_functions
 from ppo_bench.runners.cuda_graphs import WARM_UP_CALLS, GraphedCallable
 from ppo_bench.runners.host import HostRunner
 from ppo_bench.runners.host_envs import HostEnvs
-from ppo_bench.runners.torch import TorchLearner
+from ppo_bench.runners.torch import CudaGraphs, TorchLearner
 from tests.runners import problem_for, relative_distance
 from tests.scenes import RandomScenes, Recorder
 from tests.seams import LEVELLED, NETWORKS, remembering
+from tests.without_data import record
 
 NO_GPU = not torch.cuda.is_available()
 on_gpu = pytest.mark.skipif(NO_GPU, reason="needs a CUDA device")
@@ -32,6 +32,12 @@ def test_graphs_that_are_asked_for_without_a_gpu_are_refused(capsys: pytest.Capt
 
     assert exit_code(main, ["framework=torch_compile", "framework.cudagraphs=true"]) == 2
     assert "framework.cudagraphs=true needs a GPU, not device=cpu" in capsys.readouterr().err
+
+
+def test_a_recorded_update_cannot_stop_early() -> None:
+    spec = problem_for(RandomScenes(4, False, False), 10, ["ppo.target_kl=0.1"])
+    with pytest.raises(ConfigError, match=r"ppo\.target_kl=null"):
+        TorchLearner(spec, None, cuda_graphs="update")
 
 
 def test_graphs_that_are_asked_for_on_a_cpu_are_refused() -> None:
@@ -57,9 +63,9 @@ def test_warming_up_and_recording_leave_what_the_function_writes_to_as_it_was() 
         assert doubled.tolist() == [2.0 * float(int("1" * calls))] * 3
 
 
-def runner_on_gpu(framework: str, cuda_graphs: bool, record: Recorder, *overrides: str) -> HostRunner:
+def runner_on_gpu(framework: str, cuda_graphs: CudaGraphs, env: Recorder, *overrides: str) -> HostRunner:
     """Compiled (`torch_compile`) or not, recorded or not."""
-    spec = dataclasses.replace(problem_for(record, 10, ["ppo.num_steps=32", *overrides]), device="cuda")
+    spec = dataclasses.replace(problem_for(env, 10, ["ppo.num_steps=32", *overrides]), device="cuda")
     if framework == "torch_eager":
         return HostRunner(spec, HostEnvs(spec), TorchLearner(spec, None, cuda_graphs=cuda_graphs))
     option = f"framework.cudagraphs={str(cuda_graphs).lower()}"
@@ -85,18 +91,20 @@ def test_replays_act_on_fresh_noise_and_learn_what_plain_calls_learn(
 ) -> None:
     """Also after a restart of the environments, and in a restored state, which is recorded anew."""
     taken, learnt = [], []
-    for cuda_graphs in (False, True):
-        record = Recorder(RandomScenes(4, pixels, continuous))
-        runner = runner_on_gpu(framework, cuda_graphs, record, *overrides)
+    values: list[CudaGraphs] = [False, True] if "ppo.target_kl=1e-12" in overrides else [False, True, "update"]
+    for cuda_graphs in values:
+        env = Recorder(RandomScenes(4, pixels, continuous))
+        runner = runner_on_gpu(framework, cuda_graphs, env, *overrides)
         state = runner.init(1)
         for _ in range(2):
             state, _, _ = runner.step(state)
         state, _, _ = runner.step(runner.restart(state, 2))
         state, _, _ = runner.step(runner.restore(runner.export(state)))
-        taken.append(np.stack(record.actions))
+        taken.append(np.stack(env.actions))
         learnt.append(np.concatenate([a.ravel() for n, a in runner.export(state).items() if n.startswith("params.")]))
-    np.testing.assert_allclose(taken[1], taken[0], rtol=0, atol=1e-4 if continuous else 0)
-    assert relative_distance(learnt[1], learnt[0]) < (1e-8 if "precision=float64" in overrides else 2e-3)
+    for actions, params in zip(taken[1:], learnt[1:], strict=True):
+        np.testing.assert_allclose(actions, taken[0], rtol=0, atol=1e-4 if continuous else 0)
+        assert relative_distance(params, learnt[0]) < (1e-8 if "precision=float64" in overrides else 2e-3)
     iterations = taken[1].reshape(4, 32, -1)
     assert len({iteration.tobytes() for iteration in iterations}) == 4
 
@@ -110,6 +118,14 @@ def test_coarser_arithmetic_replays_too(precision: str) -> None:
 
 
 # --- Without a GPU ----------------------------------------------------------------------------------------------------
+
+
+def _copy(leaf: Any) -> Any:
+    return leaf.clone() if isinstance(leaf, torch.Tensor) else leaf
+
+
+def _overwrite(leaf: Any, value: Any) -> Any:
+    return leaf.copy_(value) if isinstance(leaf, torch.Tensor) else leaf
 
 
 class Rehearsed:
@@ -126,17 +142,20 @@ class Rehearsed:
             self.fixed, self.inputs = tuple(fixed), [x.clone() for x in inputs]
             before = [x.clone() for x in self.changed(*fixed)]
             for _ in range(WARM_UP_CALLS):
-                self.outputs = tree_map(torch.clone, self.function(fixed, *self.inputs))
+                self.outputs = tree_map(_copy, self.function(fixed, *self.inputs))
             for tensor, value in zip(self.changed(*fixed), before, strict=True):
                 tensor.copy_(value)
         for static, given in zip(self.inputs, inputs, strict=True):
             static.copy_(given)
-        tree_map(torch.Tensor.copy_, self.outputs, self.function(fixed, *self.inputs))
+        tree_map(_overwrite, self.outputs, self.function(fixed, *self.inputs))
         return self.outputs
 
 
+@pytest.mark.parametrize("whole_update", [False, True])
 @pytest.mark.parametrize("network", [[], *(remembering(name) for name in NETWORKS)], ids=["mlp", *NETWORKS])
-def test_what_a_recording_does_to_inputs_and_outputs_changes_nothing_that_is_learnt(network: list[str]) -> None:
+def test_what_a_recording_does_to_inputs_and_outputs_changes_nothing_that_is_learnt(
+    network: list[str], whole_update: bool
+) -> None:
     """Neither is a function recorded twice for a state, nor is an output used after the next call."""
     ends = []
     for rehearsed in (False, True):
@@ -146,16 +165,12 @@ def test_what_a_recording_does_to_inputs_and_outputs_changes_nothing_that_is_lea
         )
         learner = runner._learner
         if rehearsed:
-            learner._learn = Rehearsed(learner._learn, torch_functions.updated_tensors)
-            for name in ("_noise", "_policy", "_targets"):
-                setattr(learner, name, Rehearsed(getattr(learner, name)))
+            recorded = record(learner, Rehearsed, whole_update)
         state = runner.init(1)
         for _ in range(3):
             state, _, _ = runner.step(state)
         if rehearsed:
-            assert [getattr(learner, name).recordings for name in ("_noise", "_policy", "_targets", "_learn")] == [
-                1
-            ] * 4
+            assert {function.recordings for function in recorded.values()} == {1}
         state, _, _ = runner.step(runner.restart(state, 3))
         state, _, _ = runner.step(runner.restore(runner.export(state), restore_envs=True))
         ends.append(runner.export(state))

@@ -20,10 +20,9 @@ from ppo_bench.envs.base import PolicyInput
 from ppo_bench.mathematics import ppo
 from ppo_bench.runners.base import TrainingSpec
 from ppo_bench.runners.torch import TorchLearner
-from tests.without_data import CASES, MaskedScenes, arrays_of, gpu_without_data, masked_problem, problem_of
+from tests.without_data import CASES, MaskedScenes, arrays_of, gpu_without_data, masked_problem, problem_of, record
 
 pytestmark = pytest.mark.slow
-RECORDED = ("_noise", "_policy", "_targets", "_learn")
 WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "_unique2", "unique_dim", "equal", "is_nonzero")
 """Operations whose result the host has to wait for."""
 COPIES = ("to", "_to_copy", "cpu", "cuda", "copy_")
@@ -89,11 +88,10 @@ def _addresses(tree: Any, path: str = "") -> Iterator[tuple[str, int]]:
             yield from _addresses(below, f"{path}[{number}]")
 
 
-def iterations(spec: TrainingSpec, how_many: int = 2) -> TorchLearner:
-    """Iterations on random scenes, whose recorded functions are checked."""
+def iterations(spec: TrainingSpec, how_many: int = 2, whole_update: bool = False) -> dict[str, int]:
+    """Iterations on random scenes, whose recorded functions are checked; returns how often each was called."""
     learner: Any = TorchLearner(spec, None)
-    for name in RECORDED:
-        setattr(learner, name, Checked(getattr(learner, name)))
+    recorded = record(learner, lambda function, _: Checked(function), whole_update)
     state, policy_input = learner.load(arrays_of(spec)), seen_of(spec)
     flags = {name: np.zeros((spec.ppo.num_steps, spec.ppo.num_envs), np.float32) for name in flags_of(learner)}
     for iteration in range(1, how_many + 1):
@@ -102,7 +100,7 @@ def iterations(spec: TrainingSpec, how_many: int = 2) -> TorchLearner:
             for t in range(spec.ppo.num_steps + 1):
                 state, _ = learner.act(state, t, policy_input)
         state, _ = learner.update(state, flags, 1, iteration, 1e-3)
-    return learner
+    return {name: function.calls for name, function in recorded.items()}
 
 
 def flags_of(learner: Any) -> Sequence[str]:
@@ -120,9 +118,11 @@ def seen_of(spec: TrainingSpec) -> PolicyInput:
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_recorded_can_be_recorded(case: str) -> None:
-    learner: Any = iterations(problem_of(case))
-    steps, learnt = learner._ppo.num_steps + 1, learner._ppo.update_epochs * learner._ppo.num_minibatches
-    assert [getattr(learner, name).calls for name in RECORDED] == [2, 2 * steps, 2, 2 * learnt]
+    spec = problem_of(case)
+    acts, gradient_steps = 2 * (spec.ppo.num_steps + 1), 2 * spec.ppo.update_epochs * spec.ppo.num_minibatches
+    acting = {"_noise": 2, "_policy": acts}
+    assert iterations(spec) == acting | {"targets": 2, "gradient_step": gradient_steps}
+    assert iterations(spec, whole_update=True) == acting | {"_update": 2}
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float64"])

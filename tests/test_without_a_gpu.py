@@ -30,6 +30,7 @@ from ppo_bench.runners.jax import JaxLearner
 from ppo_bench.runners.jax_functions import JaxFunctions
 from ppo_bench.runners.program_runner import ProgramRunner
 from ppo_bench.runners.torch import TorchLearner
+from ppo_bench.runners.torch_functions import targets
 from tests.without_data import (
     CASES,
     MaskedScenes,
@@ -87,7 +88,10 @@ def iteration(spec: TrainingSpec, device: torch.device) -> None:
     if spec.algorithm.num_warmup_rollouts:
         state = learner.warmup(state, flags)
     if device.type == "cuda":
-        learner._learn_targets(state, flags, (learner._scalar(1), learner._scalar(1)))
+        inputs = learner._scalar(1), learner._scalar(1), learner._first_row
+        statistics = (state.statistics[name] for name in learner._update_functions.statistics)
+        fixed = state.arrays, state.rollout_buffer
+        targets(learner._update_functions, fixed, *learner._on_device(flags), *inputs, *statistics)
     else:
         state, _ = learner.update(state, flags, 1, 1, 1e-3)
     learner.export(learner.restart(state))

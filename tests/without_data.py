@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,7 +17,7 @@ from ppo_bench.envs.base import PolicyInput
 from ppo_bench.mathematics.arrays import ArrayRole, Arrays, default_arrays, select_roles
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.runners import torch as torch_runner
-from ppo_bench.runners import torch_device
+from ppo_bench.runners import torch_device, torch_functions
 from ppo_bench.runners.array_specs import array_specs, initial_arrays
 from ppo_bench.runners.base import TrainingSpec
 from tests.runners import problem_for
@@ -42,6 +43,21 @@ CASES: dict[str, tuple[bool, bool, list[str]]] = {
     "an algorithm of one's own": (False, False, ["network=mlp", *LEVELLED]),
 }
 """Networks and algorithms: whether observations are images, whether actions are floats, and the words."""
+
+
+def record(learner: Any, recorded: Callable[[Any, Callable[..., Any]], Any], whole_update: bool) -> dict[str, Any]:
+    """Replace the functions that a GPU records by `recorded(function, changed)`; return those by name."""
+    found = {name: recorded(getattr(learner, name), lambda *_: ()) for name in ("_noise", "_policy")}
+    update, changed = learner._update, torch_functions.updated_tensors
+    if whole_update:
+        found["_update"] = recorded(update, changed)
+    else:
+        functions, targets, gradient_step, *rest = update.args
+        own = {"targets": recorded(targets, lambda *_: ()), "gradient_step": recorded(gradient_step, changed)}
+        learner._update = functools.partial(update.func, functions, *own.values(), *rest)
+    for name, function in found.items():
+        setattr(learner, name, function)
+    return found if whole_update else found | own
 
 
 class MaskedScenes(RandomScenes):

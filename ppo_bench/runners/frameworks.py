@@ -30,7 +30,7 @@ from ppo_bench.tuning.switches import ON, Tuning
 if TYPE_CHECKING:
     from ppo_bench.runners.jax_seeds import JaxSeedsRunner
     from ppo_bench.runners.program_runner import ProgramRunner
-    from ppo_bench.runners.torch import Compiler
+    from ppo_bench.runners.torch import Compiler, CudaGraphs
 
 
 FALLBACK_CACHE_DIR = "outputs/.compiled"
@@ -112,8 +112,8 @@ class Torch:
         return None
 
     @property
-    def _cuda_graphs(self) -> bool | None:
-        """Whether CUDA graphs are recorded; None means only on a GPU."""
+    def _cuda_graphs(self) -> CudaGraphs:
+        """What is recorded as CUDA graphs."""
         return False
 
 
@@ -131,8 +131,8 @@ class TorchCompile(Torch):
         super().require()
         if self.mode not in ("default", "max-autotune-no-cudagraphs"):
             raise ConfigError(f"framework.mode={self.mode}: choose default or max-autotune-no-cudagraphs")
-        if self.cudagraphs not in ("auto", True, False):
-            raise ConfigError(f"framework.cudagraphs={self.cudagraphs}: choose auto, true or false")
+        if self.cudagraphs not in ("auto", "update", True, False):
+            raise ConfigError(f"framework.cudagraphs={self.cudagraphs}: choose auto, update, true or false")
 
     def compiler(self) -> Compiler:
         """See `Torch.compiler`. Raises `ConfigError` if there is no C++ compiler."""
@@ -157,8 +157,9 @@ class TorchCompile(Torch):
         return functools.partial(torch.compile, fullgraph=True, dynamic=False, mode=self.mode)
 
     @property
-    def _cuda_graphs(self) -> bool | None:
-        return None if self.cudagraphs == "auto" else self.cudagraphs
+    def _cuda_graphs(self) -> CudaGraphs:
+        value: CudaGraphs = self.cudagraphs
+        return value
 
 
 @dataclass(frozen=True)

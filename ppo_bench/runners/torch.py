@@ -5,13 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ppo_bench.algorithms.base import Targets
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import GraphEnv, PolicyInput
 from ppo_bench.mathematics.arrays import (
@@ -35,11 +34,13 @@ from ppo_bench.runners.cuda_graphs import Capturable, GraphedCallable
 from ppo_bench.runners.torch_adam import Adam
 from ppo_bench.runners.torch_carry import allocate, begin_rollout, carry_before_step, store_carry
 from ppo_bench.runners.torch_device import DEFAULT_THREADS, pick_device, set_precision, set_threads, threads_for
+from ppo_bench.runners.torch_functions import UpdateOutputs
 from ppo_bench.runners.torch_state import TorchTrainState
 from ppo_bench.runners.update_functions import UpdateFunctions, make_update_functions
 from ppo_bench.tuning.cores import num_available_cores
 from ppo_bench.tuning.freed_memory import keep_freed_memory
 
+CudaGraphs = bool | Literal["auto", "update"]
 Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
 """Transformation of a function before its first call, such as `torch.compile`."""
 
@@ -52,9 +53,11 @@ class TorchLearner:
         spec: TrainingSpec,
         num_threads: int | None,
         compiler: Compiler | None = None,
-        cuda_graphs: bool | None = False,
+        cuda_graphs: CudaGraphs = False,
     ) -> None:
-        """`cuda_graphs=None` means CUDA graphs on a GPU and none on a CPU."""
+        """`cuda_graphs` is the value of `framework.cudagraphs`; see conf/framework/torch_compile.yaml."""
+        if cuda_graphs == "update" and spec.ppo.target_kl is not None:
+            raise ConfigError("framework.cudagraphs=update cannot stop an update early: set ppo.target_kl=null")
         self._spec, self._ppo, self._network = spec, spec.ppo, spec.network
         precision = PRECISIONS[spec.precision]
         self._dtype, layers = getattr(torch, precision.parameters), getattr(torch, precision.layers)
@@ -63,11 +66,12 @@ class TorchLearner:
         on_gpu = self.device.type == "cuda"
         if on_gpu:
             torch.cuda.set_device(self.device.index or 0)  # the device on which streams and graphs are created
-        if cuda_graphs and not on_gpu:
-            raise ConfigError(f"framework.cudagraphs=true needs a GPU, not device={self.device}: use auto or false")
+        if cuda_graphs in (True, "update") and not on_gpu:
+            value = str(cuda_graphs).lower()
+            raise ConfigError(f"framework.cudagraphs={value} needs a GPU, not device={self.device}: use auto or false")
         own = (*spec.parameters, *spec.algorithm.frozen(spec.network))
         set_threads(threads_for(own, num_threads, num_available_cores() if spec.process_group else DEFAULT_THREADS))
-        self.uses_cuda_graphs = replay = on_gpu if cuda_graphs is None else cuda_graphs
+        self.uses_cuda_graphs = replay = on_gpu and cuda_graphs is not False
         """Whether functions are recorded as CUDA graphs."""
         self.execution: Mapping[str, object] = {
             "device": str(self.device),
@@ -90,9 +94,6 @@ class TorchLearner:
         # On a CPU the call overhead of a compiled policy exceeds its gain: 43 against 25 microseconds for CartPole.
         act: Callable[..., ActOutputs] = functools.partial(_act, self._update_functions, spec.env.masks_actions)
         act = compiled(act) if on_gpu else act
-        targets = functools.partial(torch_functions.targets, self._update_functions)
-        gradient = functools.partial(torch_functions.clipped_gradient, self._update_functions, spec.parameters)
-        gradient_step = functools.partial(torch_functions.gradient_step, compiled(gradient))
         self._noise: Capturable = GraphedCallable(self._action_noise) if replay else self._action_noise
         # A rollout of environments on the device is recorded as a whole (ppo_bench/runners/torch_envs.py).
         recorded_alone = replay and not (isinstance(spec.env, GraphEnv) and not spec.env.same_step)
@@ -100,12 +101,8 @@ class TorchLearner:
         values: Callable[..., Tensor] = functools.partial(_values, self._update_functions)
         values = compiled(values) if on_gpu else values
         self._values: Capturable = GraphedCallable(values) if recorded_alone else values
-        self._targets: Capturable = GraphedCallable(targets) if replay else targets
-        self._learn: Capturable = (
-            GraphedCallable(gradient_step, changed=torch_functions.updated_tensors) if replay else gradient_step
-        )
         first_row = spec.shard.index * spec.num_envs
-        self._steps, self._env_ids, self._lanes, self._epochs, self._samples, self._first_row = (
+        self._steps, self._env_ids, self._lanes, epochs, samples, self._first_row = (
             torch.from_numpy(np.asarray(numbers, np.int32)).to(self.device)
             for numbers in (
                 np.arange(self._ppo.num_steps + 1),
@@ -115,6 +112,18 @@ class TorchLearner:
                 first_row + self._update_functions.samples,
                 [first_row],
             )
+        )
+        gradient = functools.partial(torch_functions.clipped_gradient, self._update_functions, spec.parameters)
+        gradient_step: Capturable = functools.partial(torch_functions.gradient_step, compiled(gradient))
+        targets: Capturable = functools.partial(torch_functions.targets, self._update_functions)
+        if replay and cuda_graphs != "update":
+            gradient_step = GraphedCallable(gradient_step, changed=torch_functions.updated_tensors)
+            targets = GraphedCallable(targets)
+        update = functools.partial(
+            torch_functions.update, self._update_functions, targets, gradient_step, epochs, samples
+        )
+        self._update: Capturable = (
+            GraphedCallable(update, changed=torch_functions.updated_tensors) if cuda_graphs == "update" else update
         )
 
     # --- An iteration -------------------------------------------------------------------------------------------------
@@ -196,34 +205,14 @@ class TorchLearner:
         self, state: TorchTrainState, flags: Tree, seed: int, iteration: int, learning_rate: float
     ) -> tuple[TorchTrainState, dict[str, float]]:
         """See `Learner.update`."""
-        hp, names = self._ppo, self._update_functions.loss_names
-        keys = self._scalar(seed), self._scalar(iteration)
-        targets = self._learn_targets(state, flags, keys)
-        batch, rate = targets.batch, self._update_functions.learning_rate(state.statistics, learning_rate)
+        rate = self._update_functions.learning_rate(state.statistics, learning_rate)
         state.adam.learning_rate.fill_(rate)
-        measured: list[Tensor] = []
-        minibatches = self._update_functions.minibatches(*keys, self._epochs, self._samples)
-        for epoch in zip(minibatches, self._update_functions.weights(batch, minibatches), strict=True):
-            for inputs in zip(*epoch, strict=True):
-                measured.append(self._learn((state, batch), *inputs).clone())
-            if hp.target_kl is not None and measured[-1][names.index("approx_kl")] > hp.target_kl:
-                break
-        means = torch.stack(measured).mean(0)
-        state.statistics = dict(
-            self._update_functions.after_update(state.statistics, dict(zip(names, means, strict=False)))
-        )
-        numbers = torch.cat([means, *(value.reshape(1) for value in targets.metrics.values())])  # one copy to the host
-        metrics = dict(zip((*names, "gradient_norm", *targets.metrics), numbers.tolist(), strict=True))
-        return state, metrics | {"learning_rate": float(rate)}
-
-    @torch.no_grad()
-    def _learn_targets(self, state: TorchTrainState, flags: Tree, keys: tuple[Tensor, Tensor]) -> Targets:
-        """The targets of the rollout, whose statistics become those of `state`; `keys` are the seed and iteration."""
         statistics = (state.statistics[name] for name in self._update_functions.statistics)
-        inputs = *self._on_device(flags), *keys, self._first_row, *statistics
-        targets: Targets = self._targets((state.arrays, state.rollout_buffer), *inputs)
-        state.statistics = {name: array.clone() for name, array in targets.statistics.items()}
-        return targets
+        keys = self._scalar(seed), self._scalar(iteration), self._first_row
+        outputs: UpdateOutputs = self._update((state,), *self._on_device(flags), *keys, *statistics)
+        state.statistics = {name: array.clone() for name, array in outputs.statistics.items()}
+        metrics = dict(zip(outputs.metric_names, outputs.metrics.tolist(), strict=True))  # one copy to the host
+        return state, metrics | {"learning_rate": float(rate)}
 
     def _scalar(self, value: int) -> Tensor:
         return torch.full((1,), value, dtype=torch.int32, device=self.device)

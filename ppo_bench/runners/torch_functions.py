@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from ppo_bench.algorithms.base import Targets
 from ppo_bench.mathematics import ppo
 from ppo_bench.mathematics.arrays import Tree
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.torch.ops import Params, parameter_views
+from ppo_bench.runners.cuda_graphs import Capturable
 from ppo_bench.runners.torch_state import TorchTrainState
 from ppo_bench.runners.update_functions import UpdateFunctions
 
@@ -79,6 +81,47 @@ def gradient_step(gradient: Callable[..., tuple[Tensor, Tensor]], fixed: Any, *i
     return measured
 
 
-def updated_tensors(state: TorchTrainState, batch: Tree) -> list[Tensor]:
-    """Tensors that `gradient_step` modifies."""
+class UpdateOutputs(NamedTuple):
+    """Results of `update`."""
+
+    metric_names: tuple[str, ...]
+    metrics: Tensor
+    """One number for each of `metric_names`: means over minibatches, then the metrics of the targets."""
+    statistics: Tree
+    """The algorithm's statistics after the update."""
+
+
+@torch.no_grad()
+def update(
+    update_functions: UpdateFunctions,
+    targets: Capturable,
+    gradient_step: Capturable,
+    epochs: Tensor,
+    samples: Tensor,
+    fixed: Any,
+    *inputs: Tensor,
+) -> UpdateOutputs:
+    """Compute the targets and take the gradient steps of all epochs and minibatches; `fixed` is the state alone.
+
+    `targets` and `gradient_step` are the functions above, which may be recorded. `inputs` are those of `targets`;
+    `epochs [E]` and `samples` are those of `UpdateFunctions.minibatches`.
+    """
+    (state,), hp, names = fixed, update_functions.ppo, update_functions.loss_names
+    seed, iteration = inputs[len(update_functions.flags) :][:2]
+    found: Targets = targets((state.arrays, state.rollout_buffer), *inputs)
+    minibatches = update_functions.minibatches(seed, iteration, epochs, samples)
+    measured: list[Tensor] = []
+    for epoch in zip(minibatches, update_functions.weights(found.batch, minibatches), strict=True):
+        for minibatch in zip(*epoch, strict=True):
+            measured.append(gradient_step((state, found.batch), *minibatch).clone())
+        if hp.target_kl is not None and measured[-1][names.index("approx_kl")] > hp.target_kl:
+            break
+    means = torch.stack(measured).mean(0)
+    statistics = update_functions.after_update(found.statistics, dict(zip(names, means, strict=False)))
+    metrics = torch.cat([means, *(value.reshape(1) for value in found.metrics.values())])
+    return UpdateOutputs((*names, "gradient_norm", *found.metrics), metrics, statistics)
+
+
+def updated_tensors(state: TorchTrainState, *_: Any) -> list[Tensor]:
+    """Tensors that `gradient_step` and `update` modify."""
     return [state.flat_params.detach(), state.adam.mean, state.adam.variance, state.adam.count]
