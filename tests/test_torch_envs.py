@@ -187,12 +187,13 @@ def test_a_rollout_that_is_recorded_is_the_same(case: str, monkeypatch: pytest.M
 @pytest.mark.parametrize("case", CASES)
 def test_a_rollout_that_a_gpu_replays_is_that_of_single_launches(case: str) -> None:
     words = "device=cuda", "framework.deterministic=true"
-    plain, replayed = (
-        trained_by("torch_compile", case, *words, f"framework.cudagraphs={x}") for x in ("false", "true")
+    plain, *recorded = (
+        trained_by("torch_compile", case, *words, f"framework.cudagraphs={x}") for x in ("false", "true", "update")
     )
-    assert plain[2] == replayed[2]
-    for name, array in plain[0].items():
-        np.testing.assert_allclose(replayed[0][name], array, rtol=1e-9, atol=1e-10, err_msg=name)
+    for replayed in recorded:
+        assert plain[2] == replayed[2]
+        for name, array in plain[0].items():
+            np.testing.assert_allclose(replayed[0][name], array, rtol=1e-9, atol=1e-10, err_msg=name)
 
 
 @pytest.mark.parametrize("case", ["cartpole", "normalized", "gru"])
