@@ -19,8 +19,8 @@ def test_the_time_left_is_that_of_all_seeds_and_not_told_of_the_first_iterations
     monkeypatch.setattr(progress, "PLAIN_INTERVAL_SECONDS", 0.0)
     with ProgressDisplay("short", "mine", 1000, runs=4) as display:
         for step in (100, 200, 300):
-            display.update(step, None, 100.0)
-        display.update(1000, 2.5, 100.0)
+            display.update(step, lambda: None, 100.0)
+        display.update(1000, lambda: 2.5, 100.0)
     lines = [line.removeprefix("ppo_bench: mine  step ") for line in capsys.readouterr().err.splitlines()]
     assert lines == [
         "100 of 1,000  return -  100 SPS",
@@ -32,10 +32,11 @@ def test_the_time_left_is_that_of_all_seeds_and_not_told_of_the_first_iterations
 
 def test_a_terminal_of_80_columns_shows_name_bar_steps_return_speed_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
+    monkeypatch.setattr(progress, "LIVE_INTERVAL_SECONDS", 0.0)
     monkeypatch.setattr(progress, "Console", lambda stderr: Console(file=screen, force_terminal=True, width=80))
     with ProgressDisplay("surround_two_players_or_more", "none of it", 20_000_000) as display:
         for step in (4_096, 86_016, 12_345_678):
-            display.update(step, -12_345.67, 12_345.0)
+            display.update(step, lambda: -12_345.67, 12_345.0)
     last = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue()).replace("\r", "\n").rstrip().splitlines()[-1]
     assert len(last) <= 80
     assert re.fullmatch(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 
@@ -14,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 PLAIN_INTERVAL_SECONDS = 5.0
+LIVE_INTERVAL_SECONDS = 0.1
 MAX_NAME_LENGTH = 20
 """Maximum number of characters of a name, so that a line with bar, steps, return, speed and time fits 80 columns."""
 FIRST_ESTIMATE = 3
@@ -33,7 +35,7 @@ class ProgressDisplay:
         """`total_steps` is the number of environment steps of each of `runs` runs. The live line of a terminal shows
         the short `name`; lines of a file show the `title`."""
         self._title, self._total_steps, self._runs, self._updates = title, total_steps, runs, 0
-        self._last_line = time.monotonic()
+        self._last_shown = time.monotonic()
         console = Console(stderr=True)
         self._live: Progress | None = None
         if console.is_terminal:
@@ -56,22 +58,25 @@ class ProgressDisplay:
         if self._live:
             self._live.stop()
 
-    def update(self, global_step: int, mean_return: float | None, sps: float) -> None:
-        """Show the state after an iteration.
+    def update(self, global_step: int, mean_return: Callable[[], float | None], sps: float) -> None:
+        """Show the state after an iteration, unless the last one was shown a moment ago.
 
         `global_step` is the step of each run, `sps` the environment steps per second of all runs together.
-        `mean_return` is None before the first episode has ended. The remaining time is shown from iteration
+        `mean_return` returns None before the first episode has ended. The remaining time is shown from iteration
         `FIRST_ESTIMATE` on.
         """
         self._updates += 1
-        shown = f"return {'-' if mean_return is None else f'{mean_return:.2f}'}  {sps:,.0f} SPS"
+        interval = LIVE_INTERVAL_SECONDS if self._live else PLAIN_INTERVAL_SECONDS
+        if time.monotonic() - self._last_shown < interval and global_step < self._total_steps:
+            return
+        self._last_shown, recent = time.monotonic(), mean_return()
+        shown = f"return {'-' if recent is None else f'{recent:.2f}'}  {sps:,.0f} SPS"
         if self._updates >= FIRST_ESTIMATE or global_step >= self._total_steps:
             shown += f"  {duration((self._total_steps - global_step) * self._runs / sps)} left"
         if self._live:
             steps = f"{_rounded(global_step)} of {_rounded(self._total_steps)}"
             self._live.update(self._task, completed=global_step, status=f"{steps}  {shown}")
-        elif time.monotonic() - self._last_line >= PLAIN_INTERVAL_SECONDS or global_step >= self._total_steps:
-            self._last_line = time.monotonic()
+        else:
             print_status(f"{self._title}  step {global_step:,} of {self._total_steps:,}  {shown}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import math
 import time
@@ -139,7 +140,9 @@ def _display(config: Config, writers: Sequence[RunWriter]) -> Iterator[Callable[
         return
     total_steps = config.num_iterations * config.ppo.batch_size
     with ProgressDisplay(config.task.name, _title(writers), total_steps, len(writers)) as display:
-        yield lambda sps: display.update(writers[0].loop.global_step, _recent_mean(writers), sps * len(writers))
+        yield lambda sps: display.update(
+            writers[0].loop.global_step, functools.partial(_recent_mean, writers), sps * len(writers)
+        )
 
 
 def _recent_mean(writers: Sequence[RunWriter]) -> float | None:
