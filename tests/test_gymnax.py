@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
 import jax
@@ -20,6 +21,7 @@ from ppo_bench.envs.base import Task
 from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.device import DeviceBackend
 from ppo_bench.envs.dynamics.env import DynamicsEnv
+from ppo_bench.envs.jax.gymnax import Gymnax
 from ppo_bench.envs.jax.host import JaxVectorEnv
 from ppo_bench.envs.random_play import random_actions
 from ppo_bench.mathematics import noise
@@ -171,3 +173,7 @@ def test_craftax_is_played() -> None:
         assert np.isfinite(step.obs).all()
         assert np.isfinite(step.reward).all()
     assert (step.obs != first).any(axis=1).all()
+
+
+def test_resets_of_worlds_are_costly_and_those_of_control_are_not() -> None:
+    assert [Gymnax(resolve_name(env_id)(), {}).costly_resets for env_id in (CRAFTAX, CARTPOLE)] == [True, False]

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -115,6 +116,31 @@ def test_dynamics_of_ones_own_are_trained_by_their_id(tmp_path: Path) -> None:
     assert result["env_id"] == "tests.test_jax_envs:Counter"
     assert 4 <= result["final_return_mean"] <= 5
     assert load(folder, framework="torch_eager").act(np.zeros((2, 1), np.float32)).tolist() == [1, 1]
+
+
+class CostlyCounter(Counter):
+    """The same; a program computes only the resets that are due."""
+
+    costly_resets = True
+
+
+@pytest.mark.parametrize("num_envs", [1, 40])
+def test_resets_that_are_costly_are_those_of_all_environments_at_once(num_envs: int) -> None:
+    """Up to half of 40 environments end in a step, in chunks of two. Two seeds are mapped in one program."""
+    actions = np.random.default_rng(1).integers(0, 2, (50, num_envs)).astype(np.int32)
+    actions[:5] = 1  # all end together first
+
+    def played(dynamics: Counter) -> Any:
+        env = DynamicsEnv(dynamics, num_envs)
+        states = [env.reset([seed + k for k in range(num_envs)]).state for seed in (1, 100)]
+        stacked = jax.tree.map(lambda *arrays: jnp.stack(arrays), *states)
+        play = jax.vmap(lambda state: jax.lax.scan(env.step, state, actions))
+        with jax.enable_x64(True):
+            return jax.device_get(jax.jit(play)(stacked))
+
+    expected, found = played(Counter()), played(CostlyCounter())
+    assert expected[0].episodes.min() > 3
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
 
 
 def test_the_constructor_of_ones_own_dynamics_has_the_arguments_that_are_given() -> None:

@@ -24,7 +24,8 @@ State = Any
 class Dynamics(Protocol):
     """The dynamics of one kind of environment, as pure functions over N environments.
 
-    `Autoreset` adds autoreset, time limits and seeds. An optional attribute `short_steps` is that of `GraphEnv`.
+    `Autoreset` adds autoreset, time limits and seeds. There are two optional attributes: `short_steps` is that of
+    `GraphEnv`; `costly_resets` is true if a JAX program should compute only the resets that are due.
     """
 
     time_limit: int
@@ -94,16 +95,30 @@ class EnvState(NamedTuple):
     """Random words of the next resets; None if they are drawn when an environment is reset."""
 
 
+ResetInChunks = Callable[[Callable[[Array], State], Array, State], State]
+"""A function of `first_states`, `done [N]` and the states of N environments: it replaces the states where `done` is
+true. `first_states(rows)` computes the first states of the next episodes of the environments `rows`."""
+
+
 class Autoreset:
     """Steps of `dynamics` with the contract of ppo_bench/envs/base.py, as pure functions of arrays of `xp`."""
 
-    def __init__(self, xp: Any, dynamics: Dynamics, map_arrays: Callable[..., State], traced: bool) -> None:
+    def __init__(
+        self,
+        xp: Any,
+        dynamics: Dynamics,
+        map_arrays: Callable[..., State],
+        traced: bool,
+        reset_in_chunks: ResetInChunks | None = None,
+    ) -> None:
         """`map_arrays(function, *states)` applies a function to the arrays of states, one by one.
 
         If `traced`, the functions become part of a program, which draws the first states of the next episodes in every
-        step; otherwise they are drawn only in steps that reset an environment, or ahead by `draw`.
+        step; otherwise they are drawn only in steps that reset an environment, or ahead by `draw`. With
+        `reset_in_chunks` a program draws only those of the environments that are reset.
         """
         self.dynamics, self._xp, self._map, self._traced = dynamics, xp, map_arrays, traced
+        self._reset_in_chunks = reset_in_chunks
 
     def init(self, seeds: Array) -> tuple[EnvState, Array]:
         """Environments with the `seeds [N]` int32 before their first step, and their observations `[N, ...]`."""
@@ -130,7 +145,13 @@ class Autoreset:
         episodes = state.episodes + reset
         if reset_words:
             reset_words = reset_words._replace(row=reset_words.row + len(reset) * reset)
-        if reset_words or self._traced or bool(reset.any()):
+        if self._reset_in_chunks:
+
+            def first_states(rows: Array) -> State:
+                return self.dynamics.reset(self._words(state.seeds[rows], episodes[rows]))
+
+            dynamics = self._reset_in_chunks(first_states, reset, dynamics)
+        elif reset_words or self._traced or bool(reset.any()):
             words = reset_words.words[reset_words.row] if reset_words else self._words(state.seeds, episodes)
             first = self.dynamics.reset(words)
             dynamics = self._map(lambda fresh, old: _where(xp, reset, fresh, old), first, dynamics)

@@ -11,8 +11,11 @@ import numpy as np
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import NO_LIMIT, EnvStep, GraphEnv, PolicyInput, ResetResult
-from ppo_bench.envs.dynamics.base import Autoreset, Dynamics, EnvState, Portable, map_fields
+from ppo_bench.envs.dynamics.base import Autoreset, Dynamics, EnvState, Portable, State, map_fields
 from ppo_bench.mathematics.arrays import Array
+
+CHUNKS = 16
+"""Number of chunks of environments that are reset one after another, where resets are costly."""
 
 
 class DynamicsEnv(GraphEnv):
@@ -50,7 +53,8 @@ class DynamicsEnv(GraphEnv):
         import jax.numpy as jnp
 
         dynamics: Dynamics = self._dynamics.with_xp(jnp) if isinstance(self._dynamics, Portable) else self._dynamics
-        return Autoreset(jnp, dynamics, jax.tree.map, traced=True)
+        in_chunks = _reset_in_chunks if getattr(dynamics, "costly_resets", False) else None
+        return Autoreset(jnp, dynamics, jax.tree.map, traced=True, reset_in_chunks=in_chunks)
 
     @functools.cached_property
     def _start(self) -> Callable[[Array], tuple[EnvState, Array]]:
@@ -78,6 +82,29 @@ class DynamicsEnv(GraphEnv):
 
     def close(self) -> None:
         """Do nothing: there are no resources to release."""
+
+
+def _reset_in_chunks(first_states: Callable[[Array], State], done: Array, states: State) -> State:
+    """Reset the environments that are `done` in a loop, a `CHUNKS`-th of all environments at a time.
+
+    See `ResetInChunks`. The idea is that of Craftax's `OptimisticResetVecEnvWrapper` (Matthews et al. 2024), without
+    environments that share a first state.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    (num_envs,) = done.shape
+    size = max(1, num_envs // CHUNKS)
+
+    def reset_chunk(carry: tuple[State, Array]) -> tuple[State, Array]:
+        states, waiting = carry
+        (rows,) = jnp.nonzero(waiting, size=size, fill_value=num_envs)  # rows past the last one are dropped
+        first = first_states(rows)
+        states = jax.tree.map(lambda old, new: old.at[rows].set(new, mode="drop"), states, first)
+        return states, waiting.at[rows].set(False, mode="drop")
+
+    result: State = jax.lax.while_loop(lambda carry: carry[1].any(), reset_chunk, (states, done))[0]
+    return result
 
 
 @contextmanager

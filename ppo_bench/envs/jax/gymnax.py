@@ -21,6 +21,9 @@ from ppo_bench.envs.base import NO_LIMIT
 LIMITS = ("max_steps_in_episode", "max_timesteps")
 """Names that gymnax and Craftax have for the time limit among the environment's parameters."""
 
+COSTLY_RESET_FLOPS = 1_000_000
+"""Operations of a reset from which only the resets that are due are computed: Craftax makes a world by 18 million,
+gymnax's own environments take some hundreds."""
 _PRNG = "threefry2x32"
 """The generator of keys of two words, whatever `JAX_DEFAULT_PRNG_IMPL` says."""
 
@@ -55,7 +58,9 @@ class Gymnax:
         with jax.enable_x64(False), jax.default_prng_impl(_PRNG):
             self._env, self._params = env, _replaced(env.default_params, params)
             shown, action_space = env.observation_space(self._params), env.action_space(self._params)
+            lowered = jax.jit(env.reset_env).lower(jax.random.PRNGKey(0), self._params)
             obs: Any = jax.eval_shape(env.reset_env, jax.random.PRNGKey(0), self._params)[0]
+        self.costly_resets = (lowered.cost_analysis() or {}).get("flops", 0) > COSTLY_RESET_FLOPS
         limit = next((name for name in LIMITS if hasattr(self._params, name)), None)
         self.time_limit = int(getattr(self._params, limit)) if limit else NO_LIMIT
         if limit and not hasattr(env, "is_truncated"):  # before gymnax 1.0 steps at the limit end episodes as any end
