@@ -47,7 +47,7 @@ def train(framework: str, spec: TrainingSpec, seed: int = 1) -> Arrays:
     runner = runner_for(framework, spec)
     state = runner.init(seed)
     for _ in range(spec.num_iterations):
-        state, _, _ = runner.step(state)
+        state, _, _ = runner.iterate(state)
     arrays = runner.export(state)
     runner.close()
     return arrays
@@ -59,7 +59,7 @@ def played(
     """Arrays at the end, and metrics and episodes of all iterations; environments restart after one of them."""
     state, rows, finished = runner.init(seed), list[Metrics](), list[Episode]()
     for i in range(1, iterations + 1):
-        state, metrics, episodes = runner.step(state)
+        state, metrics, episodes = runner.iterate(state)
         rows.append(metrics)
         finished += episodes
         if i == restart_after:

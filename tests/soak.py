@@ -97,7 +97,7 @@ def cost() -> Iterator[str]:
             state = runner.init(1)
             for k in range(1, 9):
                 started = time.perf_counter()
-                state, _, _ = runner.step(state)
+                state, _, _ = runner.iterate(state)
                 iterations.append(time.perf_counter() - started)
                 started = time.perf_counter()
                 saved = checkpoint.Checkpoint(runner.export(state), {"iteration": k})

@@ -22,7 +22,7 @@ SCREEN = 50
 def test_a_rollout_step_of_pytorch_on_envpool_is_followed_through_thirteen_files(env: str) -> None:
     config = load_config([f"env={env}", "framework=torch_eager", "backend=envpool", "device=cpu", "ppo.num_steps=64"])
     runner: Any = config.framework.runner(config.training_spec(config.backend.make(config.task)))
-    state, _, _ = runner.step(runner.init(1))
+    state, _, _ = runner.iterate(runner.init(1))
     _, rollout = runner._envs.begin(state.envs)
     files = {"runners/host.py"}
 
@@ -47,7 +47,7 @@ def test_a_rollout_step_of_pytorch_on_envpool_is_followed_through_thirteen_files
 
 @pytest.mark.parametrize(
     ("file", "functions"),
-    [("runners/host.py", ["step", "_steps"]), ("runners/program.py", ["iterate", "_collect"])],
+    [("runners/host.py", ["iterate", "_steps"]), ("runners/program.py", ["iterate", "_collect"])],
 )
 def test_an_iteration_fits_a_screen(file: str, functions: list[str]) -> None:
     nodes = [node for node in ast.walk(ast.parse((PACKAGE / file).read_text())) if isinstance(node, ast.FunctionDef)]

@@ -98,4 +98,4 @@ class Nothing(Temptation):
 def test_a_mask_that_forbids_everything_names_its_environment() -> None:
     runner = runner_for("torch_eager", problem_for(Nothing(8), 2, ["ppo.num_steps=16"]))
     with pytest.raises(RunError, match="environment 5 forbids every choice of an action"):
-        runner.step(runner.init(1))
+        runner.iterate(runner.init(1))

@@ -142,7 +142,7 @@ def test_frameworks_learn_the_same_from_them(shape: tuple[int, ...]) -> None:
         scenes = Endings(spaces.Box(0, 255, shape, np.uint8), CHOICE, 8, False)
         words = ["precision=float64", "ppo.num_steps=8", "ppo.update_epochs=1", "ppo.num_minibatches=2"]
         runner = runner_for(framework, problem_for(scenes, 2, words))
-        state, _, _ = runner.step(runner.init(1))
+        state, _, _ = runner.iterate(runner.init(1))
         found.append(runner.export(state))
         runner.close()
     for name, array in found[0].items():

@@ -109,7 +109,7 @@ def after(framework: str, precision: str, iterations: int) -> tuple[Arrays, dict
     runner = runner_for(framework, problem_for(RandomScenes(4, False, False), 10, [f"precision={precision}"]))
     state = runner.init(1)
     for _ in range(iterations):
-        state, metrics, _ = runner.step(state)
+        state, metrics, _ = runner.iterate(state)
         assert np.isfinite(metrics["policy_loss"])
     return runner.export(state), dict(runner.execution)
 

@@ -147,7 +147,7 @@ def test_the_first_update_begins_with_the_policy_of_the_rollout(name: str, frame
     runner = runner_for(framework, spec)
     state = runner.init(1)
     for _ in range(3):  # each from the carry and the parameters that the one before has left
-        state, metrics, _ = runner.step(state)
+        state, metrics, _ = runner.iterate(state)
         assert abs(metrics["old_approx_kl"]) < 1e-12
         assert abs(metrics["approx_kl"]) < 1e-12
         assert metrics["clip_fraction"] == 0
@@ -167,7 +167,7 @@ def test_an_episode_that_is_cut_short_is_worth_what_its_memory_says(framework: s
     runner: Any = runner_for(framework, spec)
     begun = runner.init(3)
     p = {name.removeprefix("params."): array for name, array in runner.export(begun).items()}
-    state, _, _ = runner.step(begun)
+    state, _, _ = runner.iterate(begun)
     obs, values = (np.asarray(state.learner.rollout_buffer[name]) for name in ("obs", "values"))
 
     def valued(begins_anew: int) -> np.ndarray:

@@ -88,7 +88,7 @@ def test_the_target_never_changes_and_the_predictor_does(framework: str) -> None
     begun = runner.export(state)
     assert len(select_prefix("frozen.target", begun)) == 4
     for _ in range(3):
-        state, metrics, _ = runner.step(state)
+        state, metrics, _ = runner.iterate(state)
         assert 0 < metrics["forward_loss"] < np.inf
     after = runner.export(state)
     assert digest(after, "frozen") == digest(begun, "frozen")

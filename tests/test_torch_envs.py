@@ -75,10 +75,10 @@ def test_a_training_is_that_of_the_jax_program(framework: str, case: str) -> Non
 def test_an_exported_state_goes_on_as_the_one_it_came_from() -> None:
     words = ["ppo.norm_obs=true", "ppo.norm_reward=true"]
     runner, twin = (runner_for("torch_eager", problem_for(DynamicsEnv(CartPole(), 4), 10, words)) for _ in range(2))
-    state, _, _ = runner.step(runner.init(3))
+    state, _, _ = runner.iterate(runner.init(3))
     arrays = runner.export(state)
-    state, _, episodes = runner.step(runner.restart(state, 1))
-    twin_state, _, twin_episodes = twin.step(twin.restore(arrays))
+    state, _, episodes = runner.iterate(runner.restart(state, 1))
+    twin_state, _, twin_episodes = twin.iterate(twin.restore(arrays))
     expected, found = runner.export(state), twin.export(twin_state)
     assert episodes == twin_episodes
     assert all(np.array_equal(expected[name], found[name]) for name in expected)
@@ -108,7 +108,7 @@ def test_jax_is_not_needed() -> None:
         "config = load_config(['backend=device', 'framework=torch_eager', 'env=pendulum', 'device=cpu'])\n"
         "config.require()\n"
         "runner = config.framework.runner(config.training_spec(make_env(config.backend, config.task)))\n"
-        "runner.step(runner.init(1))\n"
+        "runner.iterate(runner.init(1))\n"
         "to_vector_env(make_env(config.backend, config.task)).reset(range(config.ppo.num_envs))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], check=False, env=ENVIRONMENT, capture_output=True, text=True)
@@ -158,7 +158,7 @@ def test_pytorch_steps_ones_own_dynamics_if_they_are_portable() -> None:
 def test_a_reward_out_of_range_is_named() -> None:
     runner = runner_for("torch_eager", problem_for(DynamicsEnv(Explodes(), 4), 4, []))
     with pytest.raises(RunError, match="a reward of inf"):
-        runner.step(runner.init(1))
+        runner.iterate(runner.init(1))
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -200,7 +200,7 @@ def test_an_iteration_copies_twice_to_the_host(case: str, monkeypatch: pytest.Mo
     """Rewards and ends of a rollout together, and all metrics together."""
     config = load_config([*SMALL, *CASES[case], "framework=torch_eager"])
     runner = config.framework.runner(config.training_spec(make_env(config.backend, config.task)))
-    state, _, _ = runner.step(runner.init(3))
+    state, _, _ = runner.iterate(runner.init(3))
     copies = Counter[str]()
 
     def counted(name: str) -> Callable[..., Any]:
@@ -214,7 +214,7 @@ def test_an_iteration_copies_twice_to_the_host(case: str, monkeypatch: pytest.Mo
 
     for name in ("cpu", "item", "tolist", "__bool__", "__float__", "__int__"):
         monkeypatch.setattr(torch.Tensor, name, counted(name))
-    runner.step(state)
+    runner.iterate(state)
     assert copies == {"cpu": 1, "tolist": 1}
 
 

@@ -253,13 +253,13 @@ def test_an_observation_of_nan_after_a_restart_is_named(tmp_path: Path, capsys: 
 
 def test_python_looks_for_cycles_from_the_second_iteration_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[bool] = []
-    step = OneSeed.step
+    iterate = OneSeed.iterate
 
     def noted(self: OneSeed, state: Any) -> Any:
         looked.append(gc.isenabled())
-        return step(self, state)
+        return iterate(self, state)
 
-    monkeypatch.setattr(OneSeed, "step", noted)
+    monkeypatch.setattr(OneSeed, "iterate", noted)
     assert exit_code(main, [*RUN, "total_timesteps=1536", f"outputs={tmp_path}"]) == 0
     assert looked == [False, True, True]
 

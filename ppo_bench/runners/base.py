@@ -174,7 +174,7 @@ class Runner(Protocol[State]):
     def init(self, seed: int) -> State:
         """State with initial weights and reset environments; `seed` determines all randomness."""
 
-    def step(self, state: State) -> tuple[State, Metrics, list[Episode]]:
+    def iterate(self, state: State) -> tuple[State, Metrics, list[Episode]]:
         """Run one iteration: rollout, advantages, update. The episodes are those that finished in it, in order."""
 
     def export(self, state: State) -> Arrays:
@@ -215,7 +215,7 @@ class Framework(Protocol):
 
     @property
     def iterations_per_call(self) -> int:
-        """Number of iterations of a block. Within a block the device may run iterations before `step` returns them;
+        """Number of iterations of a block. Within a block the device may run iterations before `iterate` returns them;
         states can be exported only at the end of a block."""
 
     def require(self) -> None:

@@ -46,8 +46,8 @@ class HostRunner:
 
     # --- One iteration ------------------------------------------------------------------------------------------------
 
-    def step(self, state: HostState) -> tuple[HostState, Metrics, list[Episode]]:
-        """See `Runner.step`."""
+    def iterate(self, state: HostState) -> tuple[HostState, Metrics, list[Episode]]:
+        """See `Runner.iterate`."""
         iteration = state.iteration + 1
         learning_rate = self._ppo.learning_rate_of(iteration, self._spec.num_iterations)
         learner, envs, rollout = self._collect(state, iteration)

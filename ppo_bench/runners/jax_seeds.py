@@ -19,7 +19,7 @@ from ppo_bench.mathematics.arrays import Arrays, Tree, add_prefix, select_prefix
 from ppo_bench.runners.base import TrainingSpec
 from ppo_bench.runners.episodes import EpisodeTotals, zero_totals
 from ppo_bench.runners.jax_functions import TrainState
-from ppo_bench.runners.program import Envs, Iterate
+from ppo_bench.runners.program import Envs, IterationProgram
 from ppo_bench.runners.program_runner import ProgramRunner, ProgramState
 from ppo_bench.runners.reports import PendingIteration, collect_reports
 from ppo_bench.runners.seeds import IterationReports, describe_run
@@ -45,7 +45,7 @@ class SeedsState:
     """Environment states of all runs, stacked and padded likewise."""
     totals: EpisodeTotals
     """Totals of the environments of all runs, run by run, `[S * N]`; not padded."""
-    iterate: Iterate
+    program: IterationProgram
     """Iteration of one run; see `ProgramState`."""
     env_step: StepFunction
     pending: list[PendingIteration] = field(default_factory=list)
@@ -65,10 +65,10 @@ class JaxSeedsRunner:
         self._devices = jax.devices("cpu") if self._device.platform == "cpu" else [self._device]
         self.execution = self._one.execution | {"devices": len(self._devices)}
         self._initial_envs = jax.jit(self._stack_initial_envs)
-        self._compiled: dict[tuple[Iterate, int], Iterate] = {}
+        self._compiled: dict[tuple[IterationProgram, int], IterationProgram] = {}
 
-    def step(self, state: SeedsState) -> tuple[SeedsState, IterationReports]:
-        """See `SeedsRunner.step`."""
+    def iterate(self, state: SeedsState) -> tuple[SeedsState, IterationReports]:
+        """See `SeedsRunner.iterate`."""
         self._enqueue_iterations(state)
         state.iteration += 1
         pending = jax.device_get(state.pending.pop(0))
@@ -84,12 +84,15 @@ class JaxSeedsRunner:
 
     def _enqueue_iterations(self, state: SeedsState) -> None:
         """See `ProgramRunner._enqueue_iterations`."""
-        iterate, seeds = self._iterate(state.iterate, len(state.seeds)), np.array(self._padded(state.seeds), np.int32)
+        program, seeds = (
+            self._vmapped_program(state.program, len(state.seeds)),
+            np.array(self._padded(state.seeds), np.int32),
+        )
         with jax.default_device(self._device):
             for k in self._one.iterations_to_enqueue(state.iteration, len(state.pending)):
                 told = self._padded(self._hyperparameters(state, k))
                 stacked = {name: np.array([own[name] for own in told], self._one.functions.dtype) for name in told[0]}
-                state.train_state, state.envs, *results = iterate(
+                state.train_state, state.envs, *results = program(
                     state.train_state, state.envs, seeds, stacked, np.int32(k)
                 )
                 self._one.last_enqueued = PendingIteration(*results)  # type: ignore[arg-type]
@@ -101,7 +104,7 @@ class JaxSeedsRunner:
         pairs = zip(self._own or [{}] * runs, self._each or [spec.ppo] * runs, strict=True)
         return [{**own, "learning_rate": hp.learning_rate_of(iteration, spec.num_iterations)} for own, hp in pairs]
 
-    def _iterate(self, one: Iterate, num_seeds: int) -> Iterate:
+    def _vmapped_program(self, one: IterationProgram, num_seeds: int) -> IterationProgram:
         """Compiled iteration of all runs, made from the iteration `one` of a single run; cached."""
         if (one, num_seeds) not in self._compiled:
             sharding = self._sharding(num_seeds)
@@ -161,7 +164,7 @@ class JaxSeedsRunner:
         def own(k: int) -> Arrays:
             train_state, envs = jax.tree.map(lambda array: array[k], everything)
             totals = zero_totals(self._one.spec.num_envs)  # an export has none
-            fields = state.seeds[k], state.iteration, train_state, envs, totals, state.iterate, state.env_step
+            fields = state.seeds[k], state.iteration, train_state, envs, totals, state.program, state.env_step
             return self._one.export(ProgramState(*fields))
 
         return [own(k) for k in range(len(state.seeds))]
@@ -177,7 +180,9 @@ class JaxSeedsRunner:
             envs, env_step = self._reset_envs(self._padded(seeds), iteration, select_prefix("normalize", stacked))
             train_state, envs = jax.device_put((self._one.functions.load(stacked), envs), sharding)
         totals = zero_totals(len(seeds) * self._one.spec.num_envs)
-        return SeedsState(seeds, iteration, train_state, envs, totals, self._one.iterate(env_step, envs), env_step)
+        return SeedsState(
+            seeds, iteration, train_state, envs, totals, self._one.iteration_program(env_step, envs), env_step
+        )
 
     def _reset_envs(self, seeds: Sequence[int], iteration: int, statistics: Tree) -> tuple[Envs, StepFunction]:
         """Environments of all runs, reset by the keys (seed, iteration), and their step function.

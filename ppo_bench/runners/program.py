@@ -36,20 +36,20 @@ class RolloutRewards(NamedTuple):
     """Flag that is false where a step only reset its environment."""
 
 
-Iterate = Callable[..., tuple[TrainState, Envs, RolloutRewards, dict[str, jax.Array]]]
+IterationProgram = Callable[..., tuple[TrainState, Envs, RolloutRewards, dict[str, jax.Array]]]
 """Compiled `iterate` of some environments: takes `(train_state, envs, seed, hyperparameters, iteration)`.
 
 The last three are scalars, `hyperparameters` a dictionary of them; iterations count from 1.
 """
 
 
-def compiled(functions: JaxFunctions, env_step: StepFunction, envs: Envs) -> Iterate:
+def compile_iteration(functions: JaxFunctions, env_step: StepFunction, envs: Envs) -> IterationProgram:
     """Compiled iteration of environments with the step function `env_step` and the structure of `envs`.
 
     It donates the buffers of its arguments `train_state` and `envs`.
     """
     changed = functions.specs, specs_of_envs(envs)
-    program: Iterate = functions.devices.jit(
+    program: IterationProgram = functions.devices.jit(
         functools.partial(iterate, functions, env_step),
         (*changed, REPLICATED, REPLICATED, REPLICATED),
         (*changed, sharded_along(0), REPLICATED),

@@ -29,7 +29,7 @@ from ppo_bench.runners.env_steps import observed
 from ppo_bench.runners.episodes import EpisodeTotals, zero_totals
 from ppo_bench.runners.jax_functions import JaxFunctions, TrainState
 from ppo_bench.runners.jax_mesh import REPLICATED
-from ppo_bench.runners.program import Envs, Iterate, compiled, run_warmup, specs_of_envs
+from ppo_bench.runners.program import Envs, IterationProgram, compile_iteration, run_warmup, specs_of_envs
 from ppo_bench.runners.reports import PendingIteration, collect_reports
 
 MAX_PENDING = 8
@@ -47,15 +47,15 @@ class ProgramState:
 
     seed: int
     iteration: int
-    """Number of iterations that `step` has returned."""
+    """Number of iterations that `iterate` has returned."""
     train_state: TrainState
     envs: Envs
     totals: EpisodeTotals
-    iterate: Iterate
+    program: IterationProgram
     """Compiled iteration of these environments; environments with another `env_step` need another."""
     env_step: StepFunction
     pending: list[PendingIteration] = field(default_factory=list)
-    """Enqueued iterations that `step` has not returned; `train_state` and `envs` are those after the last."""
+    """Enqueued iterations that `iterate` has not returned; `train_state` and `envs` are those after the last."""
 
 
 class ProgramRunner:
@@ -67,12 +67,12 @@ class ProgramRunner:
         self._array_specs = array_specs(spec)
         self._iterations_per_call = iterations_per_call
         self.execution = self.functions.execution
-        self._compiled: dict[StepFunction, Iterate] = {}
+        self._compiled: dict[StepFunction, IterationProgram] = {}
         self.last_enqueued: Any = None
         """Results of the last enqueued iteration; they are ready once the device is idle."""
 
-    def step(self, state: ProgramState) -> tuple[ProgramState, Metrics, list[Episode]]:
-        """See `Runner.step`."""
+    def iterate(self, state: ProgramState) -> tuple[ProgramState, Metrics, list[Episode]]:
+        """See `Runner.iterate`."""
         self._enqueue_iterations(state)
         state.iteration += 1
         # It waits for this iteration, while the device goes on.
@@ -89,7 +89,7 @@ class ProgramRunner:
             for k in self.iterations_to_enqueue(state.iteration, len(state.pending)):
                 told = {"learning_rate": np.array(self._learning_rate(k), self.functions.dtype)}
                 seed, iteration = np.int32(state.seed), np.int32(k)
-                state.train_state, state.envs, *results = state.iterate(
+                state.train_state, state.envs, *results = state.program(
                     state.train_state, state.envs, seed, told, iteration
                 )
                 self.last_enqueued = PendingIteration(*results)  # type: ignore[arg-type]
@@ -151,7 +151,7 @@ class ProgramRunner:
         return state | default_arrays(array for array in fresh if not array.name.startswith("envs."))
 
     def episode_lengths(self, state: ProgramState) -> np.ndarray:
-        """See `Runner.episode_lengths`. The lengths are those after the last iteration that `step` returned."""
+        """See `Runner.episode_lengths`. The lengths are those after the last iteration that `iterate` returned."""
         return state.totals.lengths
 
     def restart(self, state: ProgramState, iteration: int) -> ProgramState:
@@ -182,7 +182,9 @@ class ProgramRunner:
             )
             envs = self.functions.devices.put(envs, specs_of_envs(envs))
         totals = zero_totals(self.spec.num_envs)
-        return ProgramState(seed, iteration, train_state, envs, totals, self.iterate(result.step, envs), result.step)
+        return ProgramState(
+            seed, iteration, train_state, envs, totals, self.iteration_program(result.step, envs), result.step
+        )
 
     def initial_envs(self, state: Any, policy_input: PolicyInput, statistics: Tree) -> Envs:
         """Environments that have just been reset to `state`, with the running `statistics` updated by the observations
@@ -203,8 +205,8 @@ class ProgramRunner:
         arrays |= observed(jnp, self.spec, arrays, policy_input.obs, self.spec.all_reduce_moments)
         return Envs(state, arrays, carry)
 
-    def iterate(self, env_step: StepFunction, envs: Envs) -> Iterate:
+    def iteration_program(self, env_step: StepFunction, envs: Envs) -> IterationProgram:
         """Compiled iteration of `envs` with the step function `env_step`; cached by `env_step`."""
         if env_step not in self._compiled:
-            self._compiled[env_step] = compiled(self.functions, env_step, envs)
+            self._compiled[env_step] = compile_iteration(self.functions, env_step, envs)
         return self._compiled[env_step]

@@ -12,7 +12,7 @@ from ppo_bench.runners.base import Episode, Metrics, Runner
 
 State = TypeVar("State")
 IterationReports = list[tuple[Metrics, list[Episode]]]
-"""Metrics and finished episodes of an iteration, for every run in order; see `Runner.step`."""
+"""Metrics and finished episodes of an iteration, for every run in order; see `Runner.iterate`."""
 
 
 def describe_run(own: Mapping[str, float], seed: int) -> str:
@@ -28,7 +28,7 @@ class SeedsRunner(Protocol[State]):
     def init(self, seeds: Sequence[int]) -> State:
         """See `Runner.init`."""
 
-    def step(self, state: State) -> tuple[State, IterationReports]:
+    def iterate(self, state: State) -> tuple[State, IterationReports]:
         """Run one iteration of every run."""
 
     def export(self, state: State) -> list[Arrays]:
@@ -59,9 +59,9 @@ class OneSeed:
         (seed,) = seeds
         return self._runner.init(seed)
 
-    def step(self, state: Any) -> tuple[Any, IterationReports]:
-        """See `SeedsRunner.step`."""
-        state, metrics, episodes = self._runner.step(state)
+    def iterate(self, state: Any) -> tuple[Any, IterationReports]:
+        """See `SeedsRunner.iterate`."""
+        state, metrics, episodes = self._runner.iterate(state)
         return state, [(metrics, episodes)]
 
     def export(self, state: Any) -> list[Arrays]:

@@ -79,10 +79,10 @@ class DistributedRunner:
         with detect_lost_rank():
             return self._local_runner.init(seed)
 
-    def step(self, state: Any) -> tuple[Any, Metrics, list[Episode]]:
-        """See `Runner.step`."""
+    def iterate(self, state: Any) -> tuple[Any, Metrics, list[Episode]]:
+        """See `Runner.iterate`."""
         with detect_lost_rank():
-            state, metrics, own = self._local_runner.step(state)
+            state, metrics, own = self._local_runner.iterate(state)
         first, count = self.spec.first_env, self.spec.shard.count
         episodes = [e._replace(env=first + e.env, step=e.step * count) for e in own]
         together = all_gather_object(self.process_group, (metrics["masked_fraction"], episodes))

@@ -49,7 +49,7 @@ def run_iterations(
         while iteration < last:
             if iteration % at_once == 0:  # else it has been running since the previous iteration ended
                 started = time.perf_counter()
-            state, measured = runner.step(state)
+            state, measured = runner.iterate(state)
             iteration += 1
             now = time.perf_counter()
             _enable_garbage_collection()

@@ -131,11 +131,11 @@ def _serve(config: Config, follows: bool) -> Generator[IterationOutcome | None, 
             if follows:
                 before, steps = message
                 env.load(steps)
-                state, metrics, _ = runner.step(runner.restore(before, restore_envs=True))
+                state, metrics, _ = runner.iterate(runner.restore(before, restore_envs=True))
                 outcome = IterationOutcome(env.actions(), {}, runner.export(state), metrics, None)
             else:
                 before = runner.export(state)
-                state, metrics, _ = runner.step(state)
+                state, metrics, _ = runner.iterate(state)
                 recording = env.take()
                 outcome = IterationOutcome(recording.actions, before, runner.export(state), metrics, recording.steps)
                 iteration += 1
