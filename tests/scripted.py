@@ -86,10 +86,10 @@ def begun(envs: HostEnvs) -> Arrays:
 
 def collect(envs: HostEnvs, state: Arrays, act: Act) -> tuple[Arrays, Arrays, list[Episode]]:
     """The state after one rollout, its flags `[T, N]` and the episodes that ended."""
-    state, rollout = envs.begin(state)
+    state, rollout = envs.begin_rollout(state)
     for t in range(len(rollout["rewards"])):
         state, rollout = envs.step(state, rollout, t, act(t, envs.policy_input(state)))
-    state, ended = envs.end(state, rollout)
+    state, ended = envs.end_rollout(state, rollout)
     return state, dict(ended.flags), ended.episodes
 
 

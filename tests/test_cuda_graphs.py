@@ -91,7 +91,7 @@ def test_replays_act_on_fresh_noise_and_learn_what_plain_calls_learn(
         state = runner.init(1)
         for _ in range(2):
             state, _, _ = runner.iterate(state)
-        state, _, _ = runner.iterate(runner.restart(state, 2))
+        state, _, _ = runner.iterate(runner.restart_envs(state, 2))
         state, _, _ = runner.iterate(runner.restore(runner.export(state)))
         taken.append(np.stack(record.actions))
         learnt.append(np.concatenate([a.ravel() for n, a in runner.export(state).items() if n.startswith("params.")]))
@@ -156,7 +156,7 @@ def test_what_a_recording_does_to_inputs_and_outputs_changes_nothing_that_is_lea
             assert [getattr(learner, name).recordings for name in ("_noise", "_policy", "_targets", "_learn")] == [
                 1
             ] * 4
-        state, _, _ = runner.iterate(runner.restart(state, 3))
+        state, _, _ = runner.iterate(runner.restart_envs(state, 3))
         state, _, _ = runner.iterate(runner.restore(runner.export(state), restore_envs=True))
         ends.append(runner.export(state))
     for name, array in ends[0].items():

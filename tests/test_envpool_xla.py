@@ -116,7 +116,7 @@ def test_a_rebuilt_pool_never_meets_the_program_of_an_earlier_one() -> None:
         told = {"learning_rate": np.float32(0)}, np.int32(iteration)
         text = state.program.lower(state.train_state, state.envs, np.int32(1), *told).as_text()
         assert [str(a) in text for a in addresses] == [False] * (iteration - 1) + [True]
-        state = runner.restart(runner.iterate(state)[0], iteration)
+        state = runner.restart_envs(runner.iterate(state)[0], iteration)
     assert len(set(addresses)) == len(set(map(id, programs))) == 3
     runner.close()
 
@@ -138,7 +138,7 @@ def test_restarts_share_the_programs_of_addresses_that_are_taken_again() -> None
     programs: dict[int, Any] = {}
     for iteration in range(1, 13):
         assert programs.setdefault(address(state.envs.state), state.program) is state.program
-        state = runner.restart(runner.iterate(state)[0], iteration)
+        state = runner.restart_envs(runner.iterate(state)[0], iteration)
     assert len(programs) < 12
     runner.close()
 
@@ -167,7 +167,7 @@ def episodes_of(backend: str, env: str, iterations: int, overrides: list[str]) -
         state, _, episodes = runner.iterate(state)
         finished += [episode._replace(step=episode.step + iteration * spec.ppo.batch_size) for episode in episodes]
         if iteration == 5:
-            state = runner.restart(state, iteration)
+            state = runner.restart_envs(state, iteration)
     runner.close()
     return finished
 

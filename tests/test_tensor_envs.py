@@ -163,7 +163,7 @@ def test_an_exported_state_goes_on_as_the_one_it_came_from() -> None:
     runner, twin = (runner_for("torch_eager", problem_for(TensorEnv(Poles(4), "poles"), 10, words)) for _ in range(2))
     state, _, _ = runner.iterate(runner.init(3))
     arrays = runner.export(state)
-    state, _, episodes = runner.iterate(runner.restart(state, 1))
+    state, _, episodes = runner.iterate(runner.restart_envs(state, 1))
     twin_state, _, twin_episodes = twin.iterate(twin.restore(arrays))
     expected, found = runner.export(state), twin.export(twin_state)
     assert episodes == twin_episodes
@@ -285,7 +285,7 @@ def test_a_gpu_can_record_the_policy_and_the_values_of_final_observations(case: 
     for name in ("_policy", "_values"):
         setattr(learner, name, Checked(getattr(learner, name)))
     stepped = SameStepEnvs(spec(), learner)
-    found, metrics, _ = played(HostRunner(spec(), stepped, learner, lambda steps: stepped.play), 3, 2, 1)
+    found, metrics, _ = played(HostRunner(spec(), stepped, learner, lambda _: stepped.rollout), 3, 2, 1)
     assert metrics == expected_rows
     assert all(np.array_equal(found[name], expected[name]) for name in expected)
     assert learner._policy.calls == 34

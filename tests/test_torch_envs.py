@@ -77,7 +77,7 @@ def test_an_exported_state_goes_on_as_the_one_it_came_from() -> None:
     runner, twin = (runner_for("torch_eager", problem_for(DynamicsEnv(CartPole(), 4), 10, words)) for _ in range(2))
     state, _, _ = runner.iterate(runner.init(3))
     arrays = runner.export(state)
-    state, _, episodes = runner.iterate(runner.restart(state, 1))
+    state, _, episodes = runner.iterate(runner.restart_envs(state, 1))
     twin_state, _, twin_episodes = twin.iterate(twin.restore(arrays))
     expected, found = runner.export(state), twin.export(twin_state)
     assert episodes == twin_episodes
@@ -230,7 +230,7 @@ def test_a_step_can_be_recorded_on_a_gpu(case: str, monkeypatch: pytest.MonkeyPa
     state = envs.reset({each.name: each.default() for each in statistics}, 1, 0)
     actions = torch.empty_like(learner._rollout_buffer["actions"][0])
     with Recording():
-        state, rollout = envs.begin(state)
+        state, rollout = envs.begin_rollout(state)
         for t in range(3):
             state, rollout = envs.step(state, rollout, t, actions)
     assert {array.device.type for array in (*state.arrays.values(), *rollout.values())} == {"meta"}

@@ -77,7 +77,7 @@ def iteration(spec: TrainingSpec, device: torch.device) -> None:
     policy_input = env.policy_input() if isinstance(env, MaskedScenes) else PolicyInput(env.reset([0]).obs)
     rows = spec.ppo.num_envs
     policy_input = policy_input._replace(obs=spec.network.arrange(policy_input.obs), episode_start=np.ones(rows, bool))
-    state = learner.begin(learner.load(arrays_of(spec)), 1, 1)
+    state = learner.begin_rollout(learner.load(arrays_of(spec)), 1, 1)
     with learner.acting_context():
         for t in range(spec.ppo.num_steps + 1):
             state, actions = learner.act(state, t, policy_input)
@@ -90,7 +90,7 @@ def iteration(spec: TrainingSpec, device: torch.device) -> None:
         learner._learn_targets(state, flags, (learner._scalar(1), learner._scalar(1)))
     else:
         state, _ = learner.update(state, flags, 1, 1, 1e-3)
-    learner.export(learner.restart(state))
+    learner.export(learner.reset_env_statistics(state))
     for tensor in (state.flat_params, state.adam.mean, *state.rollout_buffer.values(), *state.statistics.values()):
         assert tensor.device.type == device.type
 

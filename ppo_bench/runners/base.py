@@ -193,7 +193,7 @@ class Runner(Protocol[State]):
     def episode_lengths(self, state: State) -> np.ndarray:
         """Length so far of each environment's current episode, `[N]` int64; 0 if its last episode is over."""
 
-    def restart(self, state: State, iteration: int) -> State:
+    def restart_envs(self, state: State, iteration: int) -> State:
         """State with environments reset by the key (seed, iteration); current episodes and their sums are dropped."""
 
     def close(self) -> None:

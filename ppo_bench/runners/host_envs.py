@@ -108,7 +108,7 @@ class HostEnvs:
         """Inputs of the policy for the next step."""
         return PolicyInput(state["envs.obs"], state["envs.acts"], state.get("envs.legal"), state["envs.start"])
 
-    def begin(self, state: Arrays) -> tuple[Arrays, Arrays]:
+    def begin_rollout(self, state: Arrays) -> tuple[Arrays, Arrays]:
         """The same state, and arrays `[T, N]` for a rollout, with the flags before its first step filled in."""
         shape = (self._ppo.num_steps, self._num_envs)
         rollout: Arrays = {name: np.empty(shape, np.float32) for name in ("rewards", "raw_rewards")}
@@ -149,7 +149,7 @@ class HostEnvs:
                 rollout[f"info.{name}"] = np.full(rollout["rewards"].shape, np.nan)
             rollout[f"info.{name}"][t] = numbers
 
-    def end(self, state: Arrays, rollout: Arrays) -> tuple[Arrays, Rollout]:
+    def end_rollout(self, state: Arrays, rollout: Arrays) -> tuple[Arrays, Rollout]:
         """State after a rollout, and its result."""
         rewards, raw_rewards, value_mask = rollout["rewards"], rollout["raw_rewards"], ~rollout["done"][:-1]
         for given, limit in ((raw_rewards, FLOAT32_MAX), (rewards, self._max_reward)):

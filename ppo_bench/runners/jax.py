@@ -77,8 +77,8 @@ class JaxLearner:
         """See `Learner.acting_context`."""
         return jax.default_device(self._functions.device)
 
-    def begin(self, state: JaxLearnerState, seed: int, iteration: int) -> JaxLearnerState:
-        """See `Learner.begin`."""
+    def begin_rollout(self, state: JaxLearnerState, seed: int, iteration: int) -> JaxLearnerState:
+        """See `Learner.begin_rollout`."""
         with self.acting_context():
             state.noise = self._noise(np.int32(seed), np.int32(iteration))
         state.arrays = state.train_state.arrays
@@ -122,9 +122,9 @@ class JaxLearner:
         own = {name: flags[name] for name in self._flags}
         return own if self._functions.devices.count == 1 else self._functions.devices.put(own, sharded_along(1))
 
-    def restart(self, state: JaxLearnerState) -> JaxLearnerState:
-        """See `Learner.restart`."""
-        state.train_state = self._functions.restart(state.train_state)
+    def reset_env_statistics(self, state: JaxLearnerState) -> JaxLearnerState:
+        """See `Learner.reset_env_statistics`."""
+        state.train_state = self._functions.reset_env_statistics(state.train_state)
         return state
 
     def update(

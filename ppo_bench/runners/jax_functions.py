@@ -92,8 +92,8 @@ class JaxFunctions:
         train_state: TrainState = self.devices.put(TrainState(params, optimizer, frozen, statistics), self.specs)
         return train_state
 
-    def restart(self, train_state: TrainState) -> TrainState:
-        """See `Learner.restart`."""
+    def reset_env_statistics(self, train_state: TrainState) -> TrainState:
+        """See `Learner.reset_env_statistics`."""
         anew = select_roles(learner_arrays(self.spec), ArrayRole.ENVIRONMENT)
         fresh = select_prefix("statistics", {array.name: self._array(array, array.default()) for array in anew})
         specs = {name: self.specs.statistics[name] for name in fresh}

@@ -205,8 +205,8 @@ class JaxSeedsRunner:
         """See `SeedsRunner.episode_lengths`."""
         return np.split(state.totals.lengths, len(state.seeds))
 
-    def restart(self, state: SeedsState, iteration: int) -> SeedsState:
-        """See `SeedsRunner.restart`."""
+    def restart_envs(self, state: SeedsState, iteration: int) -> SeedsState:
+        """See `SeedsRunner.restart_envs`."""
         assert iteration == state.iteration
         return self.restore(self.export(state))
 

@@ -28,7 +28,7 @@ class Learner(Protocol[State]):
     def acting_context(self) -> AbstractContextManager[object]:
         """Context manager within which a rollout's calls of `act` are made."""
 
-    def begin(self, state: State, seed: int, iteration: int) -> State:
+    def begin_rollout(self, state: State, seed: int, iteration: int) -> State:
         """State for the first step of an iteration, with the iteration's action noise drawn."""
 
     def act(self, state: State, t: int, policy_input: PolicyInput) -> tuple[State, Array]:
@@ -42,7 +42,7 @@ class Learner(Protocol[State]):
     def warmup(self, state: State, flags: Tree) -> State:
         """State with the algorithm's statistics updated by a warm-up rollout; nothing else learns from it."""
 
-    def restart(self, state: State) -> State:
+    def reset_env_statistics(self, state: State) -> State:
         """State with the algorithm's per-environment statistics reset, for environments that are reset."""
 
     def update(

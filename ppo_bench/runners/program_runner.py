@@ -154,10 +154,10 @@ class ProgramRunner:
         """See `Runner.episode_lengths`. The lengths are those after the last iteration that `iterate` returned."""
         return state.totals.lengths
 
-    def restart(self, state: ProgramState, iteration: int) -> ProgramState:
-        """See `Runner.restart`. Requires that `state.pending` is empty."""
+    def restart_envs(self, state: ProgramState, iteration: int) -> ProgramState:
+        """See `Runner.restart_envs`. Requires that `state.pending` is empty."""
         assert not state.pending, "the device has run ahead of the iteration after which environments are to restart"
-        train_state = self.functions.restart(state.train_state)
+        train_state = self.functions.reset_env_statistics(state.train_state)
         fresh = self._reset_state(state.seed, iteration, train_state, self._statistics(state))
         fresh.iteration = state.iteration
         return fresh

@@ -61,14 +61,14 @@ class SameStepEnvs(TorchEnvs):
 
     # --- A rollout ----------------------------------------------------------------------------------------------------
 
-    def play(self, learner: Any, state: TorchEnvState) -> tuple[Any, TorchEnvState, Tensors]:
-        """The states of learner and environments after the steps of a rollout, and what `end` takes.
+    def rollout(self, learner: Any, state: TorchEnvState) -> tuple[Any, TorchEnvState, Tensors]:
+        """The states of learner and environments after the steps of a rollout, and what `end_rollout` takes.
 
         It has `bootstraps [T, N]`, the value of each step's final observation, and `has_final [T]`, whether the step
         had final observations.
         """
         num_steps, bootstrap = self._spec.ppo.num_steps, self._spec.ppo.bootstrap_truncated
-        state, rollout = self.begin(state)
+        state, rollout = self.begin_rollout(state)
         bootstraps, has_final = [], []
         for t in range(num_steps):
             learner, actions = self._learner.act(learner, t, self.policy_input(state))
@@ -81,9 +81,10 @@ class SameStepEnvs(TorchEnvs):
         learner, _ = self._learner.act(learner, num_steps, self.policy_input(state))
         return learner, state, {**rollout, "bootstraps": torch.stack(bootstraps), "has_final": torch.tensor(has_final)}
 
-    def end(self, state: TorchEnvState, rollout: Tensors) -> tuple[TorchEnvState, Rollout]:
-        """See `Envs.end`. Raises `RunError` if a truncated episode has no final observation to bootstrap from."""
-        state, result = super().end(state, rollout)
+    def end_rollout(self, state: TorchEnvState, rollout: Tensors) -> tuple[TorchEnvState, Rollout]:
+        """See `Envs.end_rollout`. Raises `RunError` if a truncated episode has no final observation to bootstrap
+        from."""
+        state, result = super().end_rollout(state, rollout)
         hp, flags = self._spec.ppo, result.flags
         truncated = flags["truncated"] & ~flags["terminated"]
         if hp.bootstrap_truncated:

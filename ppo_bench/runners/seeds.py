@@ -40,8 +40,8 @@ class SeedsRunner(Protocol[State]):
     def episode_lengths(self, state: State) -> list[np.ndarray]:
         """See `Runner.episode_lengths`."""
 
-    def restart(self, state: State, iteration: int) -> State:
-        """See `Runner.restart`."""
+    def restart_envs(self, state: State, iteration: int) -> State:
+        """See `Runner.restart_envs`."""
 
     def close(self) -> None:
         """See `Runner.close`."""
@@ -77,9 +77,9 @@ class OneSeed:
         """See `SeedsRunner.episode_lengths`."""
         return [self._runner.episode_lengths(state)]
 
-    def restart(self, state: Any, iteration: int) -> Any:
-        """See `SeedsRunner.restart`."""
-        return self._runner.restart(state, iteration)
+    def restart_envs(self, state: Any, iteration: int) -> Any:
+        """See `SeedsRunner.restart_envs`."""
+        return self._runner.restart_envs(state, iteration)
 
     def close(self) -> None:
         """See `SeedsRunner.close`."""

@@ -33,7 +33,7 @@ from ppo_bench.runners.array_specs import carry_arrays, learner_arrays
 from ppo_bench.runners.base import TrainingSpec
 from ppo_bench.runners.cuda_graphs import Capturable, GraphedCallable
 from ppo_bench.runners.torch_adam import Adam
-from ppo_bench.runners.torch_carry import allocate, begin_rollout, carry_before_step, store_carry
+from ppo_bench.runners.torch_carry import allocate, carry_before_step, store_carry, store_initial_carry
 from ppo_bench.runners.torch_device import DEFAULT_THREADS, pick_device, set_precision, set_threads, threads_for
 from ppo_bench.runners.torch_state import TorchTrainState
 from ppo_bench.runners.update_functions import UpdateFunctions, make_update_functions
@@ -124,10 +124,10 @@ class TorchLearner:
         return torch.inference_mode()
 
     @torch.inference_mode()
-    def begin(self, state: TorchTrainState, seed: int, iteration: int) -> TorchTrainState:
-        """See `Learner.begin`."""
+    def begin_rollout(self, state: TorchTrainState, seed: int, iteration: int) -> TorchTrainState:
+        """See `Learner.begin_rollout`."""
         state.noise = self._noise((), self._scalar(seed), self._scalar(iteration)).unbind()
-        begin_rollout(self._network, state.carry, state.rollout_buffer)
+        store_initial_carry(self._network, state.carry, state.rollout_buffer)
         return state
 
     def act(self, state: TorchTrainState, t: int, policy_input: PolicyInput) -> tuple[TorchTrainState, Array]:
@@ -182,8 +182,8 @@ class TorchLearner:
         state.statistics = dict(self._update_functions.warmup(state.statistics, rollout))
         return state
 
-    def restart(self, state: TorchTrainState) -> TorchTrainState:
-        """See `Learner.restart`."""
+    def reset_env_statistics(self, state: TorchTrainState) -> TorchTrainState:
+        """See `Learner.reset_env_statistics`."""
         anew = default_arrays(select_roles(learner_arrays(self._spec), ArrayRole.ENVIRONMENT))
         state.statistics |= {name: self._tensor(array) for name, array in select_prefix("statistics", anew).items()}
         return state

@@ -22,7 +22,7 @@ def allocate(spec: TrainingSpec, device: torch.device) -> Params:
     }
 
 
-def begin_rollout(network: NetworkSpec, carry: Params, rollout_buffer: Params) -> None:
+def store_initial_carry(network: NetworkSpec, carry: Params, rollout_buffer: Params) -> None:
     """Copy the carry before step 0 into `rollout_buffer`: windows, and all of it if learning is from sequences."""
     for array in network.carry:
         kept, before = rollout_buffer[f"carry.{array.name}"], carry[array.name]

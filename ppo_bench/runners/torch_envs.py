@@ -22,7 +22,7 @@ from ppo_bench.runners.cuda_graphs import Capturable, GraphedCallable
 from ppo_bench.runners.env_steps import STEP_FLAGS, after_step, observed
 from ppo_bench.runners.envs import Rollout
 from ppo_bench.runners.episodes import EpisodeTotals, accumulate_episodes, zero_totals
-from ppo_bench.runners.host import Play
+from ppo_bench.runners.host import RolloutFunction
 from ppo_bench.runners.torch import TorchLearner
 
 Tensors = dict[str, Tensor]
@@ -127,8 +127,8 @@ class TorchEnvs:
         """See `Envs.policy_input`."""
         return PolicyInput(state.arrays["envs.obs"], episode_start=state.arrays["envs.start"])
 
-    def begin(self, state: TorchEnvState) -> tuple[TorchEnvState, Tensors]:
-        """See `Envs.begin`: `rewards [T, 2, N]`, raw ones last, and `flags [T, F, N]`."""
+    def begin_rollout(self, state: TorchEnvState) -> tuple[TorchEnvState, Tensors]:
+        """See `Envs.begin_rollout`: `rewards [T, 2, N]`, raw ones last, and `flags [T, F, N]`."""
         drawn = self._draw(state.state, self._spec.ppo.num_steps)
         shape, device = (self._spec.ppo.num_steps, 2, self._spec.num_envs), self._learner.device
         flags = torch.empty(shape[0], len(STEP_FLAGS), shape[2], dtype=torch.bool, device=device)
@@ -141,8 +141,8 @@ class TorchEnvs:
         rollout["rewards"][t], rollout["flags"][t] = rewards, flags
         return TorchEnvState(after, arrays, state.totals), rollout
 
-    def end(self, state: TorchEnvState, rollout: Tensors) -> tuple[TorchEnvState, Rollout]:
-        """See `Envs.end`."""
+    def end_rollout(self, state: TorchEnvState, rollout: Tensors) -> tuple[TorchEnvState, Rollout]:
+        """See `Envs.end_rollout`."""
         rewards, flags = rollout["rewards"], dict(zip(STEP_FLAGS, rollout["flags"].unbind(1), strict=True))
         # One copy to the host.
         raw_rewards, *ends = torch.stack([rewards[:, 1], flags["episode_over"], flags["value_mask"]]).cpu().numpy()
@@ -156,22 +156,23 @@ class TorchEnvs:
 
 
 class GraphedRollout:
-    """The function that plays a rollout, as a CUDA graph that is replayed by one launch; `Play` of `HostRunner`."""
+    """The function that runs a rollout, as a CUDA graph that is replayed by one launch; `RolloutFunction` of
+    `HostRunner`."""
 
-    def __init__(self, steps: Play) -> None:
-        self._steps = steps
-        self._replayed: Capturable = GraphedCallable(
-            self._in_place, changed=lambda learner, envs: [*learner.carry.values(), *envs.tensors()]
+    def __init__(self, rollout: RolloutFunction) -> None:
+        self._rollout = rollout
+        self._graph: Capturable = GraphedCallable(
+            self._run_in_place, changed=lambda learner, envs: [*learner.carry.values(), *envs.tensors()]
         )
 
     def __call__(self, learner: Any, envs: Any) -> tuple[Any, Any, Any]:
-        """See `HostRunner._steps`; both states keep their tensors."""
-        return learner, envs, self._replayed((learner, envs))
+        """See `HostRunner._rollout`; both states keep their tensors."""
+        return learner, envs, self._graph((learner, envs))
 
-    def _in_place(self, fixed: Any) -> Tensors:
-        """Play a rollout from the states in `fixed`, and overwrite them by those after it."""
+    def _run_in_place(self, fixed: Any) -> Tensors:
+        """Run a rollout from the states in `fixed`, and overwrite them by those after it."""
         learner, envs = fixed
-        _, after, rollout = self._steps(learner, envs)
+        _, after, rollout = self._rollout(learner, envs)
         envs.overwrite(after)
         found: Tensors = rollout
         return found

@@ -66,7 +66,7 @@ def run_iterations(
             if saves:
                 save(runner, state, writers, callbacks, stop, cuts=iteration < last)
                 if iteration < last:
-                    state = runner.restart(state, iteration)
+                    state = runner.restart_envs(state, iteration)
             ends_block = iteration % at_once == 0 or iteration == last
             if ends_block:
                 callbacks.notify()

@@ -140,7 +140,7 @@ def _serve(config: Config, follows: bool) -> Generator[IterationOutcome | None, 
                 outcome = IterationOutcome(recording.actions, before, runner.export(state), metrics, recording.steps)
                 iteration += 1
                 if iteration % root.checkpoint.every_iterations == 0:  # as in training
-                    state = runner.restart(state, iteration)
+                    state = runner.restart_envs(state, iteration)
     finally:
         runner.close()
 
@@ -153,7 +153,7 @@ def played(config: Config, led: IterationOutcome) -> tuple[TrainingSpec, list[Po
     spec = config.training_spec(replay)
     envs = HostEnvs(spec)
     state = load_arrays((*env_arrays(spec), *normalization_arrays(replay.observation_space.shape)), led.before)
-    (state, rollout), policy_inputs = envs.begin(state), []
+    (state, rollout), policy_inputs = envs.begin_rollout(state), []
     for t, actions in enumerate(led.actions):
         policy_inputs.append(
             PolicyInput(*(None if array is None else np.array(array) for array in envs.policy_input(state)))
