@@ -69,12 +69,14 @@ def played(
     return arrays, rows, finished
 
 
-def head_and_values(network: NetworkSpec, arrays: Arrays, observations: np.ndarray) -> tuple[PolicyOutputs, np.ndarray]:
-    """The policy's head and the values of exported parameters, by PyTorch in float64."""
+def policy_outputs_and_values(
+    network: NetworkSpec, arrays: Arrays, observations: np.ndarray
+) -> tuple[PolicyOutputs, np.ndarray]:
+    """The policy's outputs and the values of exported parameters, by PyTorch in float64."""
     params = {p.name: torch.from_numpy(arrays[f"params.{p.name}"]).double() for p in network.parameters}
     obs = torch.from_numpy(network.arrange(observations))
-    head, values, _ = network.forward(TorchOps(torch.float64, torch.float64), params, obs, {}, None)
-    return tuple(part.numpy() for part in head), values.numpy()
+    policy_outputs, values, _ = network.forward(TorchOps(torch.float64, torch.float64), params, obs, {}, None)
+    return tuple(part.numpy() for part in policy_outputs), values.numpy()
 
 
 def relative_distance(a: np.ndarray, b: np.ndarray) -> float:

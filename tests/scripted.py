@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from ppo_bench.envs.base import EnvStep, PolicyInput
 from ppo_bench.mathematics.arrays import Arrays
-from ppo_bench.runners.array_specs import normalization_arrays
+from ppo_bench.runners.array_specs import normalization_array_specs
 from ppo_bench.runners.base import Episode
 from ppo_bench.runners.host_envs import HostEnvs
 from tests.runners import problem_for
@@ -81,7 +81,7 @@ def host(env: Script, num_steps: int, norm_obs: bool = False, norm_reward: bool 
 
 def begun(envs: HostEnvs) -> Arrays:
     """Environments that have seen nothing."""
-    return envs.reset({array.name: array.default() for array in normalization_arrays((1,))}, 1, 0)
+    return envs.reset({array.name: array.default() for array in normalization_array_specs((1,))}, 1, 0)
 
 
 def collect(envs: HostEnvs, state: Arrays, act: Act) -> tuple[Arrays, Arrays, list[Episode]]:

@@ -45,8 +45,10 @@ class Levelled(Ppo):
         seen = statistics["transitions"] + ops.xp.sum(rollout["value_mask"])
         return targets._replace(statistics={"transitions": seen}, metrics={**targets.metrics, "transitions": seen})
 
-    def loss(self, ops: Any, network: Any, hp: Any, arrays: Any, head: Any, values: Any, batch: Any) -> tuple[Any, Any]:
-        total, measured = super().loss(ops, network, hp, arrays, head, values, batch)
+    def loss(
+        self, ops: Any, network: Any, hp: Any, arrays: Any, policy_outputs: Any, values: Any, batch: Any
+    ) -> tuple[Any, Any]:
+        total, measured = super().loss(ops, network, hp, arrays, policy_outputs, values, batch)
         away = ops.xp.sum(ops.xp.square(arrays["projection"])) * (batch["returns"] - arrays["level"])  # the sum is 2
         level_loss = ops.xp.sum(ops.xp.square(away) * batch["value_weight"])
         return total + level_loss, {**measured, "level_loss": level_loss}
@@ -62,8 +64,10 @@ class TwoStreams(Ppo):
         first = {**rollout, "values": rollout["values"][..., 0]}
         return super().targets(ops, network, hp, arrays, statistics, first)
 
-    def loss(self, ops: Any, network: Any, hp: Any, arrays: Any, head: Any, values: Any, batch: Any) -> tuple[Any, Any]:
-        total, measured = super().loss(ops, network, hp, arrays, head, values[:, 0], batch)
+    def loss(
+        self, ops: Any, network: Any, hp: Any, arrays: Any, policy_outputs: Any, values: Any, batch: Any
+    ) -> tuple[Any, Any]:
+        total, measured = super().loss(ops, network, hp, arrays, policy_outputs, values[:, 0], batch)
         return total + ops.xp.sum(ops.xp.square(values[:, 1] - 3.0) * batch["value_weight"]), measured
 
 

@@ -151,14 +151,16 @@ def test_the_preset_marks_the_observing_player_by_planes_of_1() -> None:
     env.close()
     arrays = initial_weights(network.parameters, 1)
     params = {name: torch.from_numpy(array) for name, array in arrays.items()}
-    head, values, _ = network.forward(TorchOps(torch.float32, torch.float32), params, obs, {}, None)
+    policy_outputs, values, _ = network.forward(TorchOps(torch.float32, torch.float32), params, obs, {}, None)
     x = torch.cat((obs[..., :4].float() / 255.0, (obs[..., 4:] > 0).float()), -1).permute(0, 3, 1, 2)
     for layer, stride in enumerate((4, 2, 1)):
         weight = params[f"trunk.{layer}.weight"].permute(0, 3, 1, 2)
         x = torch.relu(torch.nn.functional.conv2d(x, weight, params[f"trunk.{layer}.bias"], stride))
     x = x.permute(0, 2, 3, 1).flatten(1)
     x = torch.relu(x @ params["trunk.3.weight"].T + params["trunk.3.bias"])
-    torch.testing.assert_close(head[0], x @ params["actor.0.weight"].T + params["actor.0.bias"], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        policy_outputs[0], x @ params["actor.0.weight"].T + params["actor.0.bias"], rtol=1e-4, atol=1e-5
+    )
     torch.testing.assert_close(values, (x @ params["critic.0.weight"].T + params["critic.0.bias"])[:, 0])
     assert abs(values).max() < 10
 

@@ -23,7 +23,7 @@ from ppo_bench.networks.flax.layers import Dense
 from ppo_bench.networks.flax.ops import JaxOps
 from ppo_bench.networks.spec import Mlp
 from ppo_bench.networks.torch.ops import TorchOps
-from ppo_bench.runners.array_specs import policy_arrays
+from ppo_bench.runners.array_specs import policy_array_specs
 from ppo_bench.tuning import machine
 from tests.probes import Endless
 from tests.processes import TRAIN
@@ -78,9 +78,9 @@ def test_to_networks_of_vectors_the_byte_255_is_one() -> None:
     by_torch = network.forward(TorchOps(torch.float32, torch.float32), params, torch.from_numpy(obs), {}, None)
     float32 = jnp.dtype("float32")
     by_jax = network.forward(JaxOps(float32, float32), weights, jnp.asarray(obs), {}, None)
-    for head, values, _ in (by_torch, by_jax):
+    for policy_outputs, values, _ in (by_torch, by_jax):
         np.testing.assert_allclose(np.asarray(values), [4.2], rtol=1e-6)
-        np.testing.assert_allclose(np.asarray(head[0]), [[1.0, 1.0]], rtol=1e-6)
+        np.testing.assert_allclose(np.asarray(policy_outputs[0]), [[1.0, 1.0]], rtol=1e-6)
 
 
 @pytest.mark.parametrize(("pixels", "continuous"), [(False, False), (False, True), (True, False)])
@@ -141,7 +141,7 @@ def test_a_training_in_float64_leaves_the_next_one_of_the_process_as_it_is(frame
 @pytest.mark.parametrize("framework", ACTING)
 def test_policies_of_two_precisions_act_in_turn(framework: str) -> None:
     spec = problem_for(RandomScenes(4, False, False), 10, [])
-    names = [array.name for array in policy_arrays(spec.network, PRECISIONS["float64"])]
+    names = [array.name for array in policy_array_specs(spec.network, PRECISIONS["float64"])]
     exported, _ = after(framework, "float64", 1)
     arrays = {name: exported[name] for name in names}
     loaded = load_config([f"framework={framework}"]).framework

@@ -102,7 +102,7 @@ def test_a_sequence_is_its_steps_one_by_one_in_both_frameworks(cell: str) -> Non
     weights = {name: array.astype(np.float64) for name, array in initial_weights(spec.parameters, 1).items()}
     obs, start = drawn(STEPS, ROWS, INPUTS).numpy(), (drawn(STEPS, ROWS, seed=4) > 0.5).double().numpy()
     before = {c.name: drawn(ROWS, *c.shape, seed=5).numpy() for c in spec.carry}
-    heads = []
+    outputs = []
     with jax.enable_x64(True):
         in_torch = TorchOps(*DOUBLES), torch.from_numpy
         in_jax = JaxOps(jnp.dtype("float64"), jnp.dtype("float64")), jnp.asarray
@@ -112,11 +112,11 @@ def test_a_sequence_is_its_steps_one_by_one_in_both_frameworks(cell: str) -> Non
             carry: Any = {name: array(x) for name, x in before.items()}
             whole, values = spec.unroll(ops, params, array(obs), carry, array(start))
             for t in range(STEPS):
-                head, value, carry = spec.forward(ops, params, array(obs[t]), carry, array(start[t]))
-                np.testing.assert_allclose(np.asarray(whole[0][t]), np.asarray(head[0]), rtol=0, atol=1e-15)
+                policy_outputs, value, carry = spec.forward(ops, params, array(obs[t]), carry, array(start[t]))
+                np.testing.assert_allclose(np.asarray(whole[0][t]), np.asarray(policy_outputs[0]), rtol=0, atol=1e-15)
                 np.testing.assert_allclose(np.asarray(values[t]), np.asarray(value), rtol=0, atol=1e-15)
-            heads.append(np.asarray(whole[0]))
-    np.testing.assert_allclose(heads[0], heads[1], rtol=0, atol=1e-14)
+            outputs.append(np.asarray(whole[0]))
+    np.testing.assert_allclose(outputs[0], outputs[1], rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize("hidden_sizes", [[], [6]])
@@ -130,9 +130,9 @@ def test_bytes_are_divided_where_they_enter(hidden_sizes: list[int]) -> None:
     params: Any = {p.name: drawn(*p.shape, seed=k) for k, p in enumerate(of_bytes.parameters)}
     carry: Any = {c.name: drawn(ROWS, *c.shape) for c in of_bytes.carry}
     obs, start, ops = torch.arange(15.0).double().reshape(ROWS, INPUTS), torch.zeros(ROWS).double(), TorchOps(*DOUBLES)
-    head, values, _ = of_bytes.forward(ops, params, obs, carry, start)
+    policy_outputs, values, _ = of_bytes.forward(ops, params, obs, carry, start)
     expected, expected_values, _ = of_floats.forward(ops, params, obs / 255, carry, start)
-    torch.testing.assert_close(head[0], expected[0])
+    torch.testing.assert_close(policy_outputs[0], expected[0])
     torch.testing.assert_close(values, expected_values)
 
 

@@ -112,7 +112,7 @@ def test_what_steps_that_only_reset_led_to_teaches_nothing() -> None:
     rollout |= {
         "obs": torch.randn(17, 4, 5, generator=rng, dtype=torch.float64),
         "actions": torch.zeros(17, 4, dtype=torch.int64),
-        "heads": torch.zeros(17, 4, 3, dtype=torch.float64),
+        "logits_or_mean": torch.zeros(17, 4, 3, dtype=torch.float64),
         "values": torch.zeros(17, 4, 2, dtype=torch.float64),
         **{"value_mask": value_mask, "policy_mask": value_mask},
         **{name: torch.ones(1, dtype=torch.int32) for name in ("seed", "iteration", "first_row")},

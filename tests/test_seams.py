@@ -158,8 +158,8 @@ def test_learning_from_sequences_also_learns_through_the_memory() -> None:
     start = torch.tensor([[0, 0], [0, 0], [0, 1], [0, 0], [0, 0]]).double()
 
     def loss(fading: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
-        head, values = network.unroll(ops, params | {"fading": fading}, obs, {"mean": before}, start)
-        return torch.square(head[0]).sum() + torch.square(values).sum()
+        policy_outputs, values = network.unroll(ops, params | {"fading": fading}, obs, {"mean": before}, start)
+        return torch.square(policy_outputs[0]).sum() + torch.square(values).sum()
 
     fading, before = params["fading"].requires_grad_(), carry["mean"].requires_grad_()
     of_fading, of_carry = torch.autograd.grad(loss(fading, before), (fading, before))
@@ -239,11 +239,11 @@ def test_illegal_actions_are_never_taken_and_passes_are_not_learnt_from() -> Non
 
 def test_of_illegal_choices_neither_probability_nor_entropy_nor_gradient_is_left() -> None:
     logits = torch.tensor([[1.0, 2.0, 3.0]], dtype=torch.float64, requires_grad=True)
-    head = mask_logits(torch, (logits,), torch.tensor([[True, False, True]]))
-    entropy = distributions.categorical_entropy(torch, head)
+    policy_outputs = mask_logits(torch, (logits,), torch.tensor([[True, False, True]]))
+    entropy = distributions.categorical_entropy(torch, policy_outputs)
     share = 1.0 / (1.0 + np.exp(2.0))  # of the first of two logits that are 2 apart
     assert_allclose(entropy.item(), -share * np.log(share) - (1 - share) * np.log(1 - share), rtol=1e-14)
-    log_prob = distributions.categorical_log_prob(torch, head, torch.tensor([0]))
+    log_prob = distributions.categorical_log_prob(torch, policy_outputs, torch.tensor([0]))
     assert_allclose(log_prob.item(), np.log(share), rtol=1e-14)
     (gradient,) = torch.autograd.grad((entropy + log_prob).sum(), logits)
     assert gradient[0, 1] == 0.0

@@ -23,7 +23,7 @@ from ppo_bench.envs.observation_selection import make_env
 from ppo_bench.mathematics.arrays import Array, Arrays
 from ppo_bench.runners import torch as torch_runner
 from ppo_bench.runners import torch_envs
-from ppo_bench.runners.array_specs import normalization_arrays
+from ppo_bench.runners.array_specs import normalization_array_specs
 from ppo_bench.runners.base import Episode, Metrics
 from ppo_bench.runners.host import HostRunner
 from ppo_bench.runners.torch_envs import TorchEnvs
@@ -226,7 +226,7 @@ def test_a_step_can_be_recorded_on_a_gpu(case: str, monkeypatch: pytest.MonkeyPa
     spec = config.training_spec(make_env(config.backend, config.task))
     learner: Any = torch_runner.TorchLearner(spec, None)
     envs = TorchEnvs(spec, learner)
-    statistics = normalization_arrays(spec.env.observation_space.shape)
+    statistics = normalization_array_specs(spec.env.observation_space.shape)
     state = envs.reset({each.name: each.default() for each in statistics}, 1, 0)
     actions = torch.empty_like(learner._rollout_buffer["actions"][0])
     with Recording():

@@ -88,8 +88,8 @@ def test_a_layer_is_pytorchs_attention(way: str) -> None:
         ops, array = WAYS[way]
         params: Any = {name: array(value) for name, value in weights.items()}
         carry: Any = {"steps": array(seen.sum(-1).double().numpy()), "inputs": array(standardised[:, :, None])}
-        head, _, after = network_spec.forward(ops, params, array(x.numpy()), carry, array(np.zeros(ROWS)))
-    assert_allclose(np.asarray(head[0]), expected, rtol=0, atol=1e-12)
+        policy_outputs, _, after = network_spec.forward(ops, params, array(x.numpy()), carry, array(np.zeros(ROWS)))
+    assert_allclose(np.asarray(policy_outputs[0]), expected, rtol=0, atol=1e-12)
     assert_allclose(np.asarray(after["inputs"])[:, 0], kept, rtol=0, atol=1e-12)
 
 
@@ -113,8 +113,8 @@ def test_a_window_ends_where_its_episode_begins(positions: str) -> None:
         carry: Any = {c.name: torch.full((1, *c.shape), 7.0, dtype=torch.float64) for c in network_spec.carry}
         rows = []
         for t in range(12):
-            head, _, carry = network_spec.step(ops, params, obs[t], carry, start[t])
-            rows.append(head[0])
+            policy_outputs, _, carry = network_spec.step(ops, params, obs[t], carry, start[t])
+            rows.append(policy_outputs[0])
         return torch.stack(rows)
 
     expected = heads(obs)

@@ -131,7 +131,9 @@ def test_a_tensor_made_on_the_host_while_acting_is_refused(gpu: torch.device, mo
     """The check can fail: logits times a vector that lies on the host."""
     masked = network.mask_logits
     monkeypatch.setattr(
-        network, "mask_logits", lambda xp, head, action_mask: (masked(xp, head, action_mask)[0] * torch.ones(3),)
+        network,
+        "mask_logits",
+        lambda xp, policy_outputs, action_mask: (masked(xp, policy_outputs, action_mask)[0] * torch.ones(3),),
     )
     with pytest.raises(RuntimeError, match=r"cuda.*cpu|cpu.*cuda"):
         iteration(problem_of("mlp, choices"), gpu)

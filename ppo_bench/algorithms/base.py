@@ -193,7 +193,7 @@ class Algorithm(Protocol):
 
         `arrays` holds the trained and the frozen arrays. `rollout` holds:
 
-        - `obs`, `actions`, `values` and `heads` (the policy's logits or mean), `[T + 1, N, ...]`;
+        - `obs`, `actions`, `values` and `logits_or_mean` (of the policy), `[T + 1, N, ...]`;
           the last row belongs to the observation after the last step,
         - `rewards`, `terminated`, `truncated`, `[T, N]`,
         - `value_mask [T, N]`, the critic's mask: 0 where the step only reset its environment,

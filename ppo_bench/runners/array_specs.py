@@ -23,7 +23,7 @@ COUNTERS = tuple(ArraySpec(name, (), "int64", ArrayRole.STATISTIC) for name in (
 """Seed of the run, and number of iterations done."""
 
 
-def learner_arrays(spec: TrainingSpec) -> tuple[ArraySpec, ...]:
+def learner_array_specs(spec: TrainingSpec) -> tuple[ArraySpec, ...]:
     """Arrays of learning: parameters, Adam's moments and step, frozen arrays, algorithm statistics."""
     dtype, algorithm = PRECISIONS[spec.precision].parameters, spec.algorithm
 
@@ -47,14 +47,14 @@ def _statistic(statistic: Statistic, num_envs: int, dtype: str) -> ArraySpec:
     return ArraySpec(name, (num_envs, *statistic.shape), dtype, ArrayRole.ENVIRONMENT, statistic.fill, env_axis=0)
 
 
-def policy_arrays(network: NetworkSpec, precision: Precision) -> tuple[ArraySpec, ...]:
+def policy_array_specs(network: NetworkSpec, precision: Precision) -> tuple[ArraySpec, ...]:
     """Network parameters, as needed for inference."""
     return tuple(
         ArraySpec(f"params.{p.name}", p.shape, precision.parameters, ArrayRole.PARAMETER) for p in network.parameters
     )
 
 
-def carry_arrays(spec: TrainingSpec) -> tuple[ArraySpec, ...]:
+def carry_array_specs(spec: TrainingSpec) -> tuple[ArraySpec, ...]:
     """Carry (recurrent state) of the network in each environment, `[N, ...]`."""
     rows, dtype = spec.num_envs, PRECISIONS[spec.precision].parameters
     return tuple(
@@ -63,10 +63,10 @@ def carry_arrays(spec: TrainingSpec) -> tuple[ArraySpec, ...]:
     )
 
 
-def rollout_arrays(spec: TrainingSpec) -> tuple[ArraySpec, ...]:
+def rollout_array_specs(spec: TrainingSpec) -> tuple[ArraySpec, ...]:
     """Rollout buffer: what the policy observed and did, `[T + 1, N, ...]`; the last row is for the final observations.
 
-    `heads` is the first part of the policy's outputs: logits or mean. The carry is stored before each step, or, for a
+    `logits_or_mean` is the first part of the policy's outputs. The carry is stored before each step, or, for a
     network that learns from sequences, only before the first step, `[N, ...]`. A window over K steps is stored as
     `[K + T, N, ...]`: K rows from before the first step, then one row per step.
     """
@@ -88,14 +88,14 @@ def rollout_arrays(spec: TrainingSpec) -> tuple[ArraySpec, ...]:
     return (
         rollout_array("obs", network.input_shape, "uint8" if network.uint8 else dtype),
         rollout_array("actions", network.actions.shape, "int64" if network.discrete else dtype),
-        rollout_array("heads", (network.actions.action_dim,)),
+        rollout_array("logits_or_mean", (network.actions.action_dim,)),
         rollout_array("values", streams),
         *([rollout_array("action_mask", (network.actions.action_dim,), "bool")] if spec.env.masks_actions else []),
         *(carry_array(carry) for carry in network.carry),
     )
 
 
-def normalization_arrays(observation_shape: tuple[int, ...]) -> tuple[ArraySpec, ...]:
+def normalization_array_specs(observation_shape: tuple[int, ...]) -> tuple[ArraySpec, ...]:
     """Running statistics of observations of this shape and of discounted returns, for normalisation."""
     fills = {"mean": 0.0, "var": 1.0, "count": normalize.INITIAL_COUNT}
     return tuple(
@@ -107,7 +107,7 @@ def normalization_arrays(observation_shape: tuple[int, ...]) -> tuple[ArraySpec,
     )
 
 
-def env_arrays(spec: TrainingSpec) -> tuple[ArraySpec, ...]:
+def env_array_specs(spec: TrainingSpec) -> tuple[ArraySpec, ...]:
     """State of the environments between two iterations, `[N, ...]`.
 
     `obs` has the network's input layout; `done` is true if the next step only resets the environment; `start`, `acts`
@@ -135,11 +135,11 @@ def array_specs(spec: TrainingSpec) -> tuple[ArraySpec, ...]:
     """All arrays of a training."""
     return (
         *COUNTERS,
-        *learner_arrays(spec),
-        *normalization_arrays(spec.env.observation_space.shape),
-        *env_arrays(spec),
-        *carry_arrays(spec),
-        *rollout_arrays(spec),
+        *learner_array_specs(spec),
+        *normalization_array_specs(spec.env.observation_space.shape),
+        *env_array_specs(spec),
+        *carry_array_specs(spec),
+        *rollout_array_specs(spec),
     )
 
 

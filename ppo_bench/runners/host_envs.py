@@ -13,7 +13,7 @@ from ppo_bench.envs.float_range import FLOAT32_MAX, is_in_range, out_of_range
 from ppo_bench.mathematics import normalize
 from ppo_bench.mathematics.arrays import Arrays, default_arrays
 from ppo_bench.mathematics.normalize import Moments
-from ppo_bench.runners.array_specs import STATE_NAMES, env_arrays, normalization_arrays
+from ppo_bench.runners.array_specs import STATE_NAMES, env_array_specs, normalization_array_specs
 from ppo_bench.runners.base import TrainingSpec
 from ppo_bench.runners.envs import Rollout
 from ppo_bench.runners.episodes import EpisodeTotals, accumulate_episodes
@@ -41,7 +41,8 @@ class FastNumpy:
 
 
 class HostEnvs:
-    """The environments of a training. Their state is a dictionary with `env_arrays` and `normalization_arrays`."""
+    """The environments of a training. Their state is a dictionary with the arrays of `env_array_specs` and
+    `normalization_array_specs`."""
 
     def __init__(self, spec: TrainingSpec) -> None:
         if isinstance(spec.env, GraphEnv):
@@ -49,8 +50,8 @@ class HostEnvs:
         self._env, self._network, self._ppo = spec.env, spec.network, spec.ppo
         self._num_envs, self._process_group = spec.num_envs, spec.process_group
         self._seeds, self._first, self._all_reduce_moments = spec.env_seeds, spec.first_env, spec.all_reduce_moments
-        self._env_arrays = env_arrays(spec)
-        self._statistics = normalization_arrays(spec.env.observation_space.shape)
+        self._env_array_specs = env_array_specs(spec)
+        self._statistics = normalization_array_specs(spec.env.observation_space.shape)
         self._all_act = np.ones(spec.num_envs, bool)
         space = spec.env.observation_space
         self._first_choices = np.cumsum([0, *spec.network.actions.choices[:-1]])
@@ -62,12 +63,12 @@ class HostEnvs:
 
     def load(self, arrays: Arrays) -> Arrays:
         """The entries of `arrays` that are the state of the environments."""
-        return {array.name: arrays[array.name] for array in (*self._env_arrays, *self._statistics)}
+        return {array.name: arrays[array.name] for array in (*self._env_array_specs, *self._statistics)}
 
     def reset(self, arrays: Arrays, seed: int, iteration: int) -> Arrays:
         """State after a reset of the environments by the key (seed, iteration); statistics are taken from `arrays`."""
         policy_input = self._env.reset(self._seeds(seed, iteration))
-        state = self.load(arrays | default_arrays(self._env_arrays))
+        state = self.load(arrays | default_arrays(self._env_array_specs))
         state |= {STATE_NAMES[name]: array for name, array in policy_input._asdict().items() if array is not None}
         self._require_choice(policy_input.action_mask)
         self._require_range(policy_input.obs)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ppo_bench.envs.base import PolicyInput
 from ppo_bench.mathematics.arrays import Arrays, Tree, add_prefix, select_prefix
-from ppo_bench.runners.array_specs import carry_arrays
+from ppo_bench.runners.array_specs import carry_array_specs
 from ppo_bench.runners.base import TrainingSpec
 from ppo_bench.runners.jax_device import without_long_integers
 from ppo_bench.runners.jax_functions import JaxFunctions, TrainState
@@ -163,5 +163,5 @@ class JaxLearner:
         """See `Learner.export`."""
         carry = add_prefix("envs.carry", state.carry)
         own = self._functions.devices.local_array
-        carried = {array.name: np.array(own(carry[array.name])) for array in carry_arrays(self._spec)}
+        carried = {array.name: np.array(own(carry[array.name])) for array in carry_array_specs(self._spec)}
         return self._functions.export(state.train_state) | carried

@@ -19,7 +19,7 @@ from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.mathematics.shards import Shard
 from ppo_bench.networks.flax.ops import JaxOps
 from ppo_bench.networks.network import Carry
-from ppo_bench.runners.array_specs import learner_arrays, rollout_arrays
+from ppo_bench.runners.array_specs import learner_array_specs, rollout_array_specs
 from ppo_bench.runners.base import TrainingSpec
 from ppo_bench.runners.jax_device import pick_devices, set_precision
 from ppo_bench.runners.jax_mesh import REPLICATED, DeviceMesh, specs_of
@@ -34,7 +34,7 @@ ROLLOUT_UNROLL = 4
 
 
 class TrainState(NamedTuple):
-    """Arrays of learning (`learner_arrays`), on the device."""
+    """Arrays of learning (`learner_array_specs`), on the device."""
 
     params: Tree
     optimizer: optax.OptState
@@ -60,8 +60,8 @@ class JaxFunctions:
         self.device = self.devices.first
         ops = JaxOps(self.dtype, jnp.dtype(precision.layers), spec.tuning, self.devices.axis)
         self.update_functions: UpdateFunctions = make_update_functions(spec, ops)
-        self.rollout_specs = specs_of(self._rollout_arrays(spec))
-        statistics = select_prefix("statistics", specs_of(learner_arrays(spec)))
+        self.rollout_specs = specs_of(self._rollout_array_specs(spec))
+        statistics = select_prefix("statistics", specs_of(learner_array_specs(spec)))
         self.specs = TrainState(REPLICATED, REPLICATED, REPLICATED, statistics)  # type: ignore[arg-type]
         short_steps = isinstance(spec.env, GraphEnv) and spec.env.short_steps
         self.rollout_unroll = ROLLOUT_UNROLL if short_steps and self.device.platform != "cpu" else 1
@@ -81,9 +81,9 @@ class JaxFunctions:
     # --- Initialising, exporting and restoring ------------------------------------------------------------------------
 
     def load(self, arrays: Arrays) -> TrainState:
-        """State on the devices from a dictionary that has `learner_arrays`."""
+        """State on the devices from a dictionary that has the arrays of `learner_array_specs`."""
         self.devices.connect()
-        on_device = {array.name: self._array(array, arrays[array.name]) for array in learner_arrays(self.spec)}
+        on_device = {array.name: self._array(array, arrays[array.name]) for array in learner_array_specs(self.spec)}
         mean, variance = (select_prefix(f"adam.{moment}", on_device) for moment in ("mean", "variance"))
         params, frozen, statistics = (select_prefix(kind, on_device) for kind in ("params", "frozen", "statistics"))
         optimizer = self._optimizer(0.0).init(params)
@@ -94,7 +94,7 @@ class JaxFunctions:
 
     def reset_env_statistics(self, train_state: TrainState) -> TrainState:
         """See `Learner.reset_env_statistics`."""
-        anew = select_roles(learner_arrays(self.spec), ArrayRole.ENVIRONMENT)
+        anew = select_roles(learner_array_specs(self.spec), ArrayRole.ENVIRONMENT)
         fresh = select_prefix("statistics", {array.name: self._array(array, array.default()) for array in anew})
         specs = {name: self.specs.statistics[name] for name in fresh}
         return train_state._replace(statistics={**train_state.statistics, **self.devices.put(fresh, specs)})
@@ -103,27 +103,27 @@ class JaxFunctions:
         return jnp.asarray(array, jnp.dtype(INTEGERS.get(declared.dtype, declared.dtype)))
 
     def export(self, train_state: TrainState) -> Arrays:
-        """Copies of the `learner_arrays`, by name."""
+        """Copies of the arrays of `learner_array_specs`, by name."""
         get, state = optax.tree_utils.tree_get, train_state.optimizer
         step, mean, variance = (get(state, name) for name in ("count", "mu", "nu"))
         tree = {"adam.step": step, **add_prefix("adam.mean", mean), **add_prefix("adam.variance", variance)}
         for kind in ("params", "frozen", "statistics"):
             tree |= add_prefix(kind, getattr(train_state, kind))
         own = self.devices.local_array
-        return {array.name: np.array(own(tree[array.name]), array.dtype) for array in learner_arrays(self.spec)}
+        return {array.name: np.array(own(tree[array.name]), array.dtype) for array in learner_array_specs(self.spec)}
 
     def allocate(self) -> dict[str, jax.Array]:
         """Rollout buffer of one device, filled with zeros."""
         one = replace(self.spec, shard=Shard(0, self.devices.count))
         return {
             array.name: jnp.zeros(array.shape, jnp.dtype(INTEGERS.get(array.dtype, array.dtype)))
-            for array in self._rollout_arrays(one)
+            for array in self._rollout_array_specs(one)
         }
 
-    def _rollout_arrays(self, spec: TrainingSpec) -> list[ArraySpec]:
+    def _rollout_array_specs(self, spec: TrainingSpec) -> list[ArraySpec]:
         """The arrays of the buffer; without values if a separate critic computes those of all steps at once."""
         absent = {"values"} if self.network.separate_critic else set()
-        return [array for array in rollout_arrays(spec) if array.name not in absent]
+        return [array for array in rollout_array_specs(spec) if array.name not in absent]
 
     # --- Acting -------------------------------------------------------------------------------------------------------
 
@@ -177,7 +177,7 @@ class JaxFunctions:
         acted = self.network.act(
             self.update_functions.ops, arrays, obs, noise[t], before, episode_start, policy_input.action_mask
         )
-        row = {"obs": obs, "actions": acted.actions, "heads": acted.logits_or_mean}
+        row = {"obs": obs, "actions": acted.actions, "logits_or_mean": acted.logits_or_mean}
         if not self.network.separate_critic:
             row["values"] = acted.values
         if policy_input.action_mask is not None:

@@ -20,10 +20,11 @@ class Learner(Protocol[State]):
     """Execution settings, which are recorded with every run: device, threads, precision flags."""
 
     def load(self, arrays: Arrays) -> State:
-        """State from a dictionary that has `learner_arrays` and `carry_arrays` (`ppo_bench/runners/array_specs.py`)."""
+        """State from a dictionary that has the arrays of `learner_array_specs` and `carry_array_specs`
+        (`ppo_bench/runners/array_specs.py`)."""
 
     def export(self, state: State) -> Arrays:
-        """Copies of `learner_arrays` and `carry_arrays`, by name."""
+        """Copies of the arrays of `learner_array_specs` and `carry_array_specs`, by name."""
 
     def acting_context(self) -> AbstractContextManager[object]:
         """Context manager within which a rollout's calls of `act` are made."""

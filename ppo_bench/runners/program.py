@@ -22,7 +22,8 @@ class Envs(NamedTuple):
     state: Any
     """State that the environment's own step function takes and returns."""
     arrays: Tree
-    """The `normalization_arrays`, and the `env_arrays` except episode returns and lengths, which the host computes."""
+    """The arrays of `normalization_array_specs` and `env_array_specs`, except episode returns and lengths, which the
+    host computes."""
     carry: Tree
     """Carry (recurrent state) of the network, `[N, ...]`."""
 

@@ -29,7 +29,7 @@ from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.networks.network import ActOutputs, NetworkSpec
 from ppo_bench.networks.torch.ops import TorchOps, parameter_views
 from ppo_bench.runners import torch_functions
-from ppo_bench.runners.array_specs import carry_arrays, learner_arrays
+from ppo_bench.runners.array_specs import carry_array_specs, learner_array_specs
 from ppo_bench.runners.base import TrainingSpec
 from ppo_bench.runners.cuda_graphs import Capturable, GraphedCallable
 from ppo_bench.runners.torch_adam import Adam
@@ -145,7 +145,7 @@ class TorchLearner:
             others += carry_before_step(self._network, state.carry, state.rollout_buffer, t)
         acted: ActOutputs = self._policy((state.arrays,), row["obs"], state.noise[t], *others)
         row["actions"].copy_(acted.actions)
-        row["heads"].copy_(acted.logits_or_mean)
+        row["logits_or_mean"].copy_(acted.logits_or_mean)
         row["values"].copy_(acted.values)
         if state.carry:
             over = t == self._ppo.num_steps
@@ -184,7 +184,7 @@ class TorchLearner:
 
     def reset_env_statistics(self, state: TorchTrainState) -> TorchTrainState:
         """See `Learner.reset_env_statistics`."""
-        anew = default_arrays(select_roles(learner_arrays(self._spec), ArrayRole.ENVIRONMENT))
+        anew = default_arrays(select_roles(learner_array_specs(self._spec), ArrayRole.ENVIRONMENT))
         state.statistics |= {name: self._tensor(array) for name, array in select_prefix("statistics", anew).items()}
         return state
 
@@ -262,7 +262,7 @@ class TorchLearner:
         tree = {"adam.step": adam.count}
         for kind, arrays in trees.items():
             tree |= add_prefix(kind, arrays)
-        declared = (*learner_arrays(self._spec), *carry_arrays(self._spec))
+        declared = (*learner_array_specs(self._spec), *carry_array_specs(self._spec))
         return {array.name: np.array(tree[array.name].cpu().numpy(), array.dtype) for array in declared}
 
 

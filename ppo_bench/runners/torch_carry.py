@@ -10,15 +10,15 @@ from torch import Tensor
 from ppo_bench.mathematics.arrays import Tree
 from ppo_bench.networks.network import Carry, NetworkSpec
 from ppo_bench.networks.torch.ops import Params
-from ppo_bench.runners.array_specs import rollout_arrays
+from ppo_bench.runners.array_specs import rollout_array_specs
 from ppo_bench.runners.base import TrainingSpec
 
 
 def allocate(spec: TrainingSpec, device: torch.device) -> Params:
-    """Rollout buffer (`rollout_arrays`), filled with zeros."""
+    """Rollout buffer (`rollout_array_specs`), filled with zeros."""
     return {
         array.name: torch.zeros(array.shape, dtype=getattr(torch, array.dtype), device=device)
-        for array in rollout_arrays(spec)
+        for array in rollout_array_specs(spec)
     }
 
 

@@ -16,7 +16,7 @@ from ppo_bench.envs.dynamics.base import EnvState, map_fields
 from ppo_bench.envs.float_range import is_in_range, out_of_range
 from ppo_bench.mathematics.arrays import Arrays, default_arrays, select_prefix
 from ppo_bench.mathematics.normalize import ActionBounds, AllReduceMoments
-from ppo_bench.runners.array_specs import env_arrays, normalization_arrays
+from ppo_bench.runners.array_specs import env_array_specs, normalization_array_specs
 from ppo_bench.runners.base import TrainingSpec
 from ppo_bench.runners.cuda_graphs import Capturable, GraphedCallable
 from ppo_bench.runners.env_steps import STEP_FLAGS, after_step, observed
@@ -35,7 +35,7 @@ class TorchEnvState:
     state: EnvState
     """State that the environments' step function takes and returns."""
     arrays: Tensors
-    """The `normalization_arrays`, and the `env_arrays` except episode returns and lengths."""
+    """The arrays of `normalization_array_specs` and `env_array_specs`, except episode returns and lengths."""
     totals: EpisodeTotals
     """Return and length so far of each environment's current episode, on the host."""
 
@@ -93,8 +93,10 @@ class TorchEnvs:
         if result.step not in self._compiled:
             self._compiled[result.step] = self._compile(result.step)
         self._advance, self._draw = self._compiled[result.step], result.draw
-        numbers = default_arrays(env_arrays(self._spec))
-        numbers |= {each.name: arrays[each.name] for each in normalization_arrays(self._env.observation_space.shape)}
+        numbers = default_arrays(env_array_specs(self._spec))
+        numbers |= {
+            each.name: arrays[each.name] for each in normalization_array_specs(self._env.observation_space.shape)
+        }
         for name in ("envs.obs", "envs.returns", "envs.lengths"):
             del numbers[name]
         tensors = {name: torch.from_numpy(np.array(array)).to(device) for name, array in numbers.items()}

@@ -17,7 +17,7 @@ from ppo_bench.mathematics.arrays import Array, Tree, add_prefix, select_prefix
 from ppo_bench.mathematics.shards import Shard
 from ppo_bench.networks.network import NetworkSpec, mask_logits
 from ppo_bench.networks.ops import Ops
-from ppo_bench.runners.array_specs import rollout_arrays
+from ppo_bench.runners.array_specs import rollout_array_specs
 from ppo_bench.runners.base import TrainingSpec
 
 LEARNING_ARRAYS = ("rewards", "terminated", "truncated", "value_mask", "policy_mask")
@@ -226,5 +226,5 @@ class UpdateFunctions(NamedTuple):
 def make_update_functions(spec: TrainingSpec, ops: Ops) -> UpdateFunctions:
     """The functions of one device for `spec`, executed by `ops`."""
     one = replace(spec, shard=Shard(0, spec.devices))
-    env_axes = {array.name: array.env_axis for array in rollout_arrays(one) if array.env_axis is not None}
+    env_axes = {array.name: array.env_axis for array in rollout_array_specs(one) if array.env_axis is not None}
     return UpdateFunctions(one.network, one.algorithm, one.ppo, ops, env_axes, one.num_envs, spec.devices)

@@ -16,7 +16,7 @@ from ppo_bench.mathematics.arrays import Arrays, Tree, add_prefix, load_arrays, 
 from ppo_bench.mathematics.distributions import Distribution, PolicyOutputs
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.networks.network import NetworkSpec, mask_logits
-from ppo_bench.runners.array_specs import normalization_arrays
+from ppo_bench.runners.array_specs import normalization_array_specs
 from ppo_bench.runners.base import Episode, Policy
 from ppo_bench.runners.checkpoint import Checkpoint
 from ppo_bench.runners.episodes import accumulate_episodes, zero_totals
@@ -137,7 +137,7 @@ def load_agent(config: Config, saved: Checkpoint, env: VectorEnv, greedy: bool, 
     network = config.network_for(env)
     root, arrays = config.root, saved.arrays
     policy = config.framework.policy(network, arrays, root.precision, root.device, config.tuning)
-    statistics = load_arrays(normalization_arrays(env.observation_space.shape), saved.arrays)
+    statistics = load_arrays(normalization_array_specs(env.observation_space.shape), saved.arrays)
     obs_stats = normalize.select_stats(statistics, "normalize.obs") if config.ppo.norm_obs else None
     return Agent(
         network,

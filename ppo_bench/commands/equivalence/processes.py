@@ -18,7 +18,7 @@ from ppo_bench.envs.observation_selection import make_env
 from ppo_bench.envs.replay import RecordingEnv, ReplayEnv, concatenate_steps
 from ppo_bench.mathematics.arrays import Arrays, load_arrays
 from ppo_bench.mathematics.shards import SINGLE_SHARD, Shard
-from ppo_bench.runners.array_specs import env_arrays, normalization_arrays
+from ppo_bench.runners.array_specs import env_array_specs, normalization_array_specs
 from ppo_bench.runners.base import Runner, TrainingSpec
 from ppo_bench.runners.host_envs import HostEnvs
 from ppo_bench.runs.distributed import DistributedRunner, EnvWrapper
@@ -152,7 +152,9 @@ def played(config: Config, led: IterationOutcome) -> tuple[TrainingSpec, list[Po
     replay.load(led.steps)
     spec = config.training_spec(replay)
     envs = HostEnvs(spec)
-    state = load_arrays((*env_arrays(spec), *normalization_arrays(replay.observation_space.shape)), led.before)
+    state = load_arrays(
+        (*env_array_specs(spec), *normalization_array_specs(replay.observation_space.shape)), led.before
+    )
     (state, rollout), policy_inputs = envs.begin_rollout(state), []
     for t, actions in enumerate(led.actions):
         policy_inputs.append(

@@ -17,7 +17,7 @@ from ppo_bench.mathematics import normalize
 from ppo_bench.mathematics.arrays import Arrays, load_arrays
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.torch.ops import TorchOps
-from ppo_bench.runners.array_specs import normalization_arrays
+from ppo_bench.runners.array_specs import normalization_array_specs
 
 
 class Deployed(nn.Module):
@@ -51,7 +51,7 @@ def deployed(config: Config, arrays: Arrays, env: VectorEnv) -> Deployed:
     """The policy of a checkpoint's `arrays`, for the spaces of `env`."""
     network = config.network_for(env)
     network.require("torch")
-    kept = load_arrays(normalization_arrays(env.observation_space.shape), arrays)
+    kept = load_arrays(normalization_array_specs(env.observation_space.shape), arrays)
     stats = normalize.select_stats(kept, "normalize.obs") if config.ppo.norm_obs else None
     return Deployed(network, arrays, stats, config.ppo.obs_clip)
 
