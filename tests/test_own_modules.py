@@ -141,7 +141,7 @@ def test_a_command_of_the_page_runs(line: str, here: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_run_goes_on_and_is_evaluated_and_filmed(here: Path) -> None:
+def test_a_killed_run_goes_on_and_is_evaluated_and_recorded(here: Path) -> None:
     words = [*SHORT, "network=own", "network.torch=mine.Net", "checkpoint.every_iterations=2", "total_timesteps=8192"]
     whole = Path(run("-m", "ppo_bench", *words, "outputs=whole"))
     process = subprocess.Popen([*TRAIN, *words, "outputs=o"], env=ENVIRONMENT, stderr=subprocess.DEVNULL)

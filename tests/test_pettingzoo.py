@@ -22,8 +22,8 @@ from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.torch.ops import TorchOps
 from ppo_bench.runs.video.record_video import RecordedEnv, mp4
 from ppo_bench.runs.video.scene import draw_off_screen, open_scene
-from tests.films import frames_of
 from tests.runners import composed
+from tests.videos import frames_of
 
 ATARI = {"pong_two_players": "pong_v3", "surround_two_players": "surround_v2", "tennis_two_players": "tennis_v3"}
 

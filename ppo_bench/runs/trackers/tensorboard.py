@@ -29,7 +29,7 @@ class Tensorboard:
 
 
 class Events:
-    """The event file of a run, an `OpenTracker`. Films stay in the run's folder."""
+    """The event file of a run, an `OpenTracker`. Videos stay in the run's folder."""
 
     def __init__(self, writer: Any) -> None:
         """`writer` is a `tensorboardX.SummaryWriter`."""

@@ -48,7 +48,7 @@ class Trackers:
 
     def __init__(self, trackers: Mapping[str, Tracker], folder: Path) -> None:
         """Opens `trackers`, by name, and logs what the folder of the run has already."""
-        self._folder, self._open, self._films = folder, dict[str, OpenTracker](), set[Path]()
+        self._folder, self._open, self._logged_videos = folder, dict[str, OpenTracker](), set[Path]()
         if not trackers:
             return
         run = read_json(folder / "run.json")
@@ -66,7 +66,7 @@ class Trackers:
         return bool(self._open)
 
     def log(self, rows: Sequence[Row], episodes: Sequence[Row]) -> None:
-        """Log rows of metrics.jsonl, with the rows of episodes.jsonl of the same iterations, and new films."""
+        """Log rows of metrics.jsonl, with the rows of episodes.jsonl of the same iterations, and new videos."""
         if not self._open:
             return
         first = 0
@@ -76,8 +76,8 @@ class Trackers:
             values, first = self._charts.values(row, episodes[first:last]), last
             self._each("log", values, step, self._started + row["wall_seconds"])
         for path, step in recorded_videos(self._folder):
-            if path not in self._films:
-                self._films.add(path)
+            if path not in self._logged_videos:
+                self._logged_videos.add(path)
                 self._each("log_video", path, step)
 
     def finish(self) -> None:

@@ -18,7 +18,7 @@ SMALLEST_SIDE = 256
 
 
 def record_video(scene: Scene, player: Player, seed: int, path: Path) -> dict[str, Any]:
-    """Film the first episode of `player` into `path`; its return, length, frames, and frames per second."""
+    """Record the first episode of `player` in `path`; its return, length, frames, and frames per second."""
     with mp4(path, scene.fps) as add:
         env = RecordedEnv(scene, add)
         (episode,) = play(env, player, 1, seed)
