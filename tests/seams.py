@@ -88,7 +88,7 @@ class Averaging(NetworkSpec):
 class AveragingMlp(Mlp):
     """`Averaging` with an MLP behind it."""
 
-    sequences = False
+    learns_from_sequences = False
 
     def build(self, observation_space: Any, action_space: Any, streams: int = 1) -> NetworkSpec:
         behind = super().build(observation_space, action_space, streams)
@@ -96,7 +96,7 @@ class AveragingMlp(Mlp):
             "parameters": (*behind.parameters, Parameter("fading", (), None)),
             "carry": (Carry("mean", behind.input_shape),),
             "separate_critic": False,  # the mean is shared
-            "sequences": self.sequences,
+            "learns_from_sequences": self.learns_from_sequences,
         }
         return Averaging(**{**vars(behind), **own}, behind=behind)
 
@@ -105,4 +105,4 @@ class AveragingMlp(Mlp):
 class AveragingSequencesMlp(AveragingMlp):
     """The same, which learns through its memory."""
 
-    sequences = True
+    learns_from_sequences = True

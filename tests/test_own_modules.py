@@ -195,7 +195,7 @@ def test_a_memory_is_kept_over_steps_and_cleared_between_episodes(here: Path) ->
     network = config.network_for(made)
     made.close()
     assert [(carry.name, carry.shape) for carry in network.carry] == [("hidden", (16,))]
-    assert network.sequences
+    assert network.learns_from_sequences
     for precision in ("float32", "bfloat16"):
         assert exit_code(main, [*words, f"precision={precision}", "outputs=o"]) == 0
 

@@ -48,7 +48,7 @@ class PolicyInput(NamedTuple):
     """Flags `[N, A]` bool of the legal choices, at least one of each component; None if all are legal. Only
     environments with `masks_actions` have it; in a row that passes all are true."""
     episode_start: Any = None
-    """Flags `[N]` bool: whether the network's memory is reset, because the observation is the first of its episode. The
+    """Flags `[N]` bool: whether the network's carry is reset, because the observation is the first of its episode. The
     runner sets it; environments leave it None."""
 
     def map(self, function: Callable[[Any], Any]) -> PolicyInput:

@@ -39,7 +39,7 @@ MASKED_LOGIT = -1e9
 
 
 class Carry(NamedTuple):
-    """The declaration of one array of a network's carry (its memory)."""
+    """The declaration of one array of a network's carry, which it passes from step to step."""
 
     name: str
     shape: tuple[int, ...]
@@ -93,13 +93,13 @@ class NetworkSpec:
     """Whether the critic shares no layer with the actor; there is no carry then."""
     carry: tuple[Carry, ...] = ()
     """Arrays that the network remembers from one step to the next; a feed-forward network has none."""
-    sequences: bool = False
+    learns_from_sequences: bool = False
     """Whether minibatches consist of whole environments.
 
     If true, gradients flow through the carry from the first step of the rollout (`unroll`). If false, minibatches
     consist of single transitions, each with the carry that the network had at that step.
     """
-    unrolls: bool = False
+    takes_sequences: bool = False
     """Whether the module takes whole sequences, too: observations `[T, B, ...]` with episode-start flags `[T, B]`."""
     reconstruction_coef: float = 0.0
     """Weight of the module's loss of a reconstruction of the observed images; 0 if it has none."""
@@ -218,7 +218,7 @@ class NetworkSpec:
 
         `carry` is the one before the first step; it is reset before each step where `episode_start [T, B]` is 1.
         """
-        if self.unrolls:
+        if self.takes_sequences:
             policy_outputs, values, _ = self.forward(ops, params, obs, carry, episode_start)
             return policy_outputs, values
 

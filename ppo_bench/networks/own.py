@@ -60,7 +60,7 @@ class Own:
             are_bytes(observation_space),
             actions,
             carry=tuple(Carry(name, shape) for name, shape in first.carry.items()),
-            sequences=bool(first.carry),
+            learns_from_sequences=bool(first.carry),
         )
 
 

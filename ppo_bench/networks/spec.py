@@ -264,4 +264,8 @@ def _remembering(cell: str, units: int) -> dict[str, Any]:
     A minibatch has whole environments. Gradients flow through all steps of a rollout, from the carry with which the
     rollout began. There is no burn-in: during an update that carry stays the one that the older parameters computed.
     """
-    return {"carry": tuple(Carry(name, (units,)) for name in CELLS[cell].states), "sequences": True, "unrolls": True}
+    return {
+        "carry": tuple(Carry(name, (units,)) for name in CELLS[cell].states),
+        "learns_from_sequences": True,
+        "takes_sequences": True,
+    }

@@ -80,7 +80,7 @@ def rollout_array_specs(spec: TrainingSpec) -> tuple[ArraySpec, ...]:
         if carry.window:
             rows_of_window = (carry.shape[0] + spec.ppo.num_steps, spec.num_envs, *carry.shape[1:])
             return ArraySpec(f"carry.{carry.name}", rows_of_window, dtype, ArrayRole.ROLLOUT, env_axis=1)
-        if network.sequences:
+        if network.learns_from_sequences:
             return ArraySpec(f"carry.{carry.name}", (rows[1], *carry.shape), dtype, ArrayRole.ROLLOUT, env_axis=0)
         return rollout_array(f"carry.{carry.name}", carry.shape)
 

@@ -103,7 +103,7 @@ class TrainingSpec:
         shards, minibatches = self.ppo.shards, self.ppo.num_minibatches
         rows = self.ppo.num_envs // shards
         of_shard = "" if shards == 1 else f" of each of ppo.shards={shards}"
-        if self.network.sequences and rows % minibatches:
+        if self.network.learns_from_sequences and rows % minibatches:
             shown = f"ppo.num_envs={rows}" if shards == 1 else f"the {rows} rows{of_shard}"
             raise ConfigError(
                 f"ppo.num_minibatches={minibatches} does not divide {shown}, and this network learns from whole "

@@ -140,7 +140,7 @@ class JaxFunctions:
 
     def store_initial_carry(self, rollout_buffer: Tree, carry: Tree) -> Tree:
         """The buffer with the `carry` before step 0: its windows, or all of it if learning is from sequences."""
-        initial = add_prefix("carry", carry) if self.network.sequences else {}
+        initial = add_prefix("carry", carry) if self.network.learns_from_sequences else {}
         for window in self.network.windows:
             name, steps = f"carry.{window.name}", window.shape[0]
             initial[name] = rollout_buffer[name].at[:steps].set(jnp.moveaxis(carry[window.name], 1, 0))
@@ -182,7 +182,7 @@ class JaxFunctions:
             row["values"] = acted.values
         if policy_input.action_mask is not None:
             row["action_mask"] = policy_input.action_mask
-        if not self.network.sequences:
+        if not self.network.learns_from_sequences:
             row |= {f"carry.{name}": array for name, array in carry.items() if name not in windows}
         stored = {
             name: jax.lax.dynamic_update_index_in_dim(rollout_buffer[name], x.astype(rollout_buffer[name].dtype), t, 0)

@@ -243,7 +243,7 @@ class TorchLearner:
         )
         views = parameter_views(flat_params.detach(), parameters)
         adam = Adam.after_steps(int(arrays["adam.step"]), mean, variance, self._ppo, self.uses_cuda_graphs)
-        excluded = {f"carry.{c.name}" for c in self._network.carry if c.window or self._network.sequences}
+        excluded = {f"carry.{c.name}" for c in self._network.carry if c.window or self._network.learns_from_sequences}
         stepped = [name for name in self._rollout_buffer if name not in excluded]
         columns = (self._rollout_buffer[name].unbind() for name in stepped)
         rows = [dict(zip(stepped, row, strict=True)) for row in zip(*columns, strict=True)]

@@ -28,7 +28,7 @@ def store_initial_carry(network: NetworkSpec, carry: Params, rollout_buffer: Par
         kept, before = rollout_buffer[f"carry.{array.name}"], carry[array.name]
         if array.window:
             kept[: array.shape[0]].copy_(before.transpose(0, 1))
-        elif network.sequences:
+        elif network.learns_from_sequences:
             kept.copy_(before)
 
 
@@ -50,7 +50,7 @@ def store_carry(
             kept = before if over else rollout_buffer[f"carry.{name}"][t + array.shape[0]]
             kept.copy_(_window(array, rollout_buffer, t) if over else after[name])
             continue
-        if not network.sequences:
+        if not network.learns_from_sequences:
             rows[t][f"carry.{name}"].copy_(before)
         if not over:
             before.copy_(after[name])

@@ -83,7 +83,7 @@ class UpdateFunctions(NamedTuple):
             batch["action_mask"] = rollout["action_mask"][:-1]
         if self.network.carry:
             batch["episode_start"] = rollout["episode_start"]
-        if self.network.sequences:
+        if self.network.learns_from_sequences:
             return targets._replace(batch=batch | carry)
         windows = {f"carry.{window.name}" for window in self.network.windows}
         batch |= {name: array if name in windows else array[:-1] for name, array in carry.items()}
@@ -115,7 +115,7 @@ class UpdateFunctions(NamedTuple):
 
         They index the samples of all devices in time-major order, as if this device were the first one.
         """
-        steps = np.arange(1 if self.network.sequences else self.ppo.num_steps, dtype=np.int32)
+        steps = np.arange(1 if self.network.learns_from_sequences else self.ppo.num_steps, dtype=np.int32)
         numbers = steps[:, None] * (self.num_envs * self.devices) + np.arange(self.num_envs, dtype=np.int32)
         return numbers.reshape(len(steps), self.shards, -1).swapaxes(0, 1).reshape(self.shards, -1)
 
@@ -164,16 +164,16 @@ class UpdateFunctions(NamedTuple):
     def _by_minibatch(self, x: Array, rows: Array) -> Array:
         """The entries of `x` in each minibatch, `[E, K, B]`; `x` has a number for each transition, or E of them."""
         epochs, minibatches, samples = rows.shape
-        if x.ndim > (2 if self.network.sequences else 1):  # others for each epoch
+        if x.ndim > (2 if self.network.learns_from_sequences else 1):  # others for each epoch
             of_epochs = (self._by_minibatch(x[..., epoch], rows[epoch : epoch + 1]) for epoch in range(epochs))
             return self.ops.xp.concatenate(list(of_epochs), 0)
-        taken = self.ops.take(x, rows.reshape(-1), 1 if self.network.sequences else 0)
+        taken = self.ops.take(x, rows.reshape(-1), 1 if self.network.learns_from_sequences else 0)
         by_steps = taken.reshape(-1, epochs * minibatches, samples)
         return by_steps.swapaxes(0, 1).reshape(epochs, minibatches, -1)
 
     def _normalized_by_shard(self, advantages: Array, mask: Array) -> Array:
         """Advantages `[..., B]` of minibatches, normalised separately within each shard's part."""
-        steps, shards = self.ppo.num_steps if self.network.sequences else 1, self.shards
+        steps, shards = self.ppo.num_steps if self.network.learns_from_sequences else 1, self.shards
         size = advantages.shape[-1] // (steps * shards)
 
         def by_shard(x: Array) -> Array:
@@ -185,7 +185,10 @@ class UpdateFunctions(NamedTuple):
 
     def minibatch(self, batch: Tree, rows: Array, weights: Array) -> Tree:
         """The minibatch of the samples `rows [M]`; `weights [W, B]` are its row of `UpdateFunctions.weights`."""
-        sequences, windows = self.network.sequences, {f"carry.{w.name}": w.shape[0] for w in self.network.windows}
+        sequences, windows = (
+            self.network.learns_from_sequences,
+            {f"carry.{w.name}": w.shape[0] for w in self.network.windows},
+        )
         taken = {}
         for name, x in batch.items():
             if name == "advantages" or name.startswith("mask."):
@@ -206,7 +209,7 @@ class UpdateFunctions(NamedTuple):
         network, ops = self.network, self.ops
         obs, carry, episode_start = minibatch["obs"], select_prefix("carry", minibatch), minibatch.get("episode_start")
         own: Tree = {}
-        if network.sequences:
+        if network.learns_from_sequences:
             assert episode_start is not None
             policy_outputs, values = network.unroll(ops, arrays, obs, carry, episode_start)
             first, values = (x.reshape((-1, *x.shape[2:])) for x in (policy_outputs[0], values))

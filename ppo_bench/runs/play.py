@@ -29,7 +29,7 @@ class Player(Protocol):
     """A policy that acts in environments without learning."""
 
     def carry(self, num_envs: int) -> Arrays:
-        """The memory of a policy before its first step in fresh environments, `[N, ...]`."""
+        """The carry of a policy before its first step in fresh environments, `[N, ...]`."""
 
     def act(self, t: int, policy_input: PolicyInput, episode_start: np.ndarray, carry: Tree) -> tuple[np.ndarray, Tree]:
         """The environments' actions `[N]` or `[N, A]` for the observations in `policy_input` after `t` steps, and the
@@ -95,7 +95,7 @@ class Agent:
     """Bounds of the environment's actions; None if they are discrete."""
 
     def carry(self, num_envs: int) -> Arrays:
-        """See `Player.carry`: the network's memory, all zeros."""
+        """See `Player.carry`: the network's carry, all zeros."""
         dtype = PRECISIONS[self.precision].parameters
         return {array.name: np.zeros((num_envs, *array.shape), dtype) for array in self.network.carry}
 
