@@ -129,7 +129,7 @@ def prune(folder: Path, keep: int, best: int | None = None) -> None:
             shutil.rmtree(old)
 
 
-def go_back(folder: Path, iteration: int, best: int | None) -> None:
+def remove_newer_checkpoints(folder: Path, iteration: int, best: int | None) -> None:
     """Remove the checkpoints after an iteration, and point the link `best` to that of iteration `best`, if it exists.
 
     Rows after them are removed too, so a run could not resume from these checkpoints.

@@ -24,7 +24,7 @@ class SeedRun(NamedTuple):
     folder: Path
 
 
-def runs_to_advance(runs: Sequence[SeedRun]) -> list[SeedRun]:
+def next_group(runs: Sequence[SeedRun]) -> list[SeedRun]:
     """The runs to train together next, those that are ahead first.
 
     Runs that are too far behind the others are left for later. A run is trained together with the one that is furthest
@@ -75,7 +75,7 @@ class StartingPoint(NamedTuple):
             load, task = runs[0].config.root.checkpoint.load, runs[0].config.task.name
             raise ConfigError(f"checkpoint.load={load}, for {task}: {error}") from error
 
-    def go_back(self, runs: Sequence[SeedRun]) -> None:
+    def remove_newer_checkpoints(self, runs: Sequence[SeedRun]) -> None:
         """Remove the checkpoints of the runs that are ahead of this; to be called once the state is there."""
         for run, loop in zip(runs, self.loops, strict=True):
             folder = run.folder / "checkpoints"
@@ -83,7 +83,7 @@ class StartingPoint(NamedTuple):
                 print_status(
                     f"{run.folder} goes back to iteration {loop.iteration}, where the last run of its program is"
                 )
-            checkpoint.go_back(folder, loop.iteration, loop.best_iteration if self.resumes else None)
+            checkpoint.remove_newer_checkpoints(folder, loop.iteration, loop.best_iteration if self.resumes else None)
 
 
 def new_starting_point(runs: Sequence[SeedRun]) -> StartingPoint:
