@@ -15,7 +15,7 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space, iterate
 
 from ppo_bench.common.flattened import FlattenedBox, is_text, leaf_spaces
-from ppo_bench.mathematics.normalize import are_bytes
+from ppo_bench.mathematics.normalize import is_byte_space
 
 FlattenFunction = Callable[[Any], Any]
 """A function that flattens arrays `[N, ...]` of one space to `[N, D]`."""
@@ -64,7 +64,7 @@ def scale_bytes(space: Any) -> tuple[Any, FlattenFunction]:
     Where all parts are bytes they keep their values: the network scales them. Images of two axes get an axis for their
     one channel, which tells them from other matrices.
     """
-    all_bytes = all(isinstance(leaf, spaces.Box) and are_bytes(leaf) for leaf in leaf_spaces(space))
+    all_bytes = all(isinstance(leaf, spaces.Box) and is_byte_space(leaf) for leaf in leaf_spaces(space))
     factor = None if all_bytes else np.float32(1 / 255)
     scaled: tuple[Any, FlattenFunction] = _by_parts(space, functools.partial(_prepared, factor=factor))
     return scaled
@@ -115,7 +115,7 @@ def _by_parts(space: Any, treat: Callable[[Any], Any]) -> Any:
 
 def _prepared(space: Any, factor: np.float32 | None) -> tuple[Any, FlattenFunction]:
     """A part of the observations with its bytes multiplied by `factor`, and the function for its observations."""
-    if not (isinstance(space, spaces.Box) and are_bytes(space)):
+    if not (isinstance(space, spaces.Box) and is_byte_space(space)):
         return space, lambda obs: obs
     shape = _with_channel(space.shape)
     if factor is None:
@@ -150,7 +150,7 @@ def _part(space: Any) -> FlattenFunction | None:
         return _one_hot(np.array([space.n]), int(space.start))
     if isinstance(space, spaces.MultiDiscrete):
         return _one_hot(space.nvec.ravel(), 0)
-    if isinstance(space, spaces.Box) and are_bytes(space):
+    if isinstance(space, spaces.Box) and is_byte_space(space):
         return lambda x: _rows(x) * np.float32(1 / 255)  # bytes are scaled to 0 to 1, as those of images are
     return _rows if isinstance(space, spaces.Box | spaces.MultiBinary) else None
 

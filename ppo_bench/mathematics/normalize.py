@@ -126,7 +126,7 @@ def normalize_observations(xp: Any, stats: RunningStats, observations: Array, cl
     return xp.clip((observations - stats.mean) / xp.sqrt(stats.var + EPSILON), -clip, clip)
 
 
-def discounted_returns(xp: Any, returns: Array, rewards: Array, mask: Array, gamma: float) -> Array:
+def update_discounted_returns(xp: Any, returns: Array, rewards: Array, mask: Array, gamma: float) -> Array:
     """The discounted sum `[N]` of the rewards so far in each episode; it is 0 after a reset step, where `mask` is 0."""
     return (returns * gamma + rewards) * mask
 
@@ -159,12 +159,12 @@ def update_and_normalize_reward(
     all_reduce_moments: AllReduceMoments = single_device_moments,
 ) -> tuple[RunningStats, Array, Array]:
     """`stats` and discounted `returns [N]` updated by `rewards [N]`, and the rewards normalised by the new `stats`."""
-    returns = discounted_returns(xp, returns, rewards, mask, gamma)
+    returns = update_discounted_returns(xp, returns, rewards, mask, gamma)
     stats = update_stats(xp, stats, returns, mask, all_reduce_moments)
     return stats, returns, normalize_rewards(xp, stats, rewards, clip)
 
 
-def are_bytes(space: Any) -> bool:
+def is_byte_space(space: Any) -> bool:
     """Whether the observations of a gymnasium space are bytes up to 255, which networks divide by 255.
 
     Bytes with lower bounds, such as the counts of an inventory, are numbers like others.

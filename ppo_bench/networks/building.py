@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.mathematics.normalize import are_bytes
+from ppo_bench.mathematics.normalize import is_byte_space
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.convolutions import Window, channels_of, pixels_after, sides_of
 from ppo_bench.networks.layers import ACTOR_GAIN, CRITIC_GAIN, Parameters, linear
@@ -26,7 +26,7 @@ def network(
     if not actions.choices:
         position = max(i for i, p in enumerate(arrays) if p.name.startswith("critic.")) + 1
         arrays.insert(position, Parameter("actor.log_std", (actions.action_dim,), None))
-    of_bytes = are_bytes(observation_space)
+    of_bytes = is_byte_space(observation_space)
     return NetworkSpec(
         module,
         tuple(arrays),

@@ -13,7 +13,7 @@ from ppo_bench.common.classes import import_class
 from ppo_bench.common.errors import ConfigError, one_line
 from ppo_bench.common.flattened import FlattenedArray, FlattenedBox
 from ppo_bench.mathematics.arrays import Array, Arrays, Tree
-from ppo_bench.mathematics.normalize import are_bytes
+from ppo_bench.mathematics.normalize import is_byte_space
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.building import actions_of
 from ppo_bench.networks.network import Carry, NetworkSpec
@@ -57,7 +57,7 @@ class Own:
             module,
             parameters,
             observation_space.shape,
-            are_bytes(observation_space),
+            is_byte_space(observation_space),
             actions,
             carry=tuple(Carry(name, shape) for name, shape in first.carry.items()),
             learns_from_sequences=bool(first.carry),

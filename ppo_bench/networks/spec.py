@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.values import added_field
-from ppo_bench.mathematics.normalize import are_bytes
+from ppo_bench.mathematics.normalize import is_byte_space
 from ppo_bench.mathematics.recurrent import CELLS
 from ppo_bench.networks.building import actions_of, actor_critic_heads, hidden_options, network, pixels_of, shared_cnn
 from ppo_bench.networks.convolutions import (
@@ -160,7 +160,7 @@ class Combined(Mlp):
                 image_encoders=image_encoders,
                 others=others,
                 units=IMAGE_FEATURES,
-                of_bytes=are_bytes(observation_space),
+                of_bytes=is_byte_space(observation_space),
                 outputs=actions.action_dim,
                 streams=streams,
             ),

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.mathematics.normalize import are_bytes
+from ppo_bench.mathematics.normalize import is_byte_space
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.building import actions_of, network, pixels_of
 from ppo_bench.networks.convolutions import MIN_IMAGE_SIDE, NATURE, channels_of, nature, sides_after, sides_of
@@ -115,7 +115,7 @@ class Trxl:
             raise ConfigError(f"network.reconstruction_coef={self.reconstruction_coef}: must be at least 0, and finite")
         shape = observation_space.shape
         images = len(shape) in (2, 3, 4) and min(sides_of(shape)) >= MIN_IMAGE_SIDE
-        if self.reconstruction_coef and not (images and are_bytes(observation_space)):
+        if self.reconstruction_coef and not (images and is_byte_space(observation_space)):
             raise ConfigError(
                 f"network.reconstruction_coef={self.reconstruction_coef}: observations of shape {shape} and type "
                 f"{observation_space.dtype} are no images of bytes, of {MIN_IMAGE_SIDE} pixels or more; set it to 0"

@@ -14,7 +14,7 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.flattened import FlattenedBox
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
-from ppo_bench.mathematics.normalize import are_bytes
+from ppo_bench.mathematics.normalize import is_byte_space
 from ppo_bench.networks.convolutions import MIN_IMAGE_SIDE, images_in
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.own import Own
@@ -47,7 +47,7 @@ def advice(config: Config, env: VectorEnv | GraphEnv) -> Iterator[str]:
             f"{config.ppo.batch_size:,} steps (ppo.num_envs x ppo.num_steps)"
         )
     yield from _restarts(config, getattr(env, "time_limit", None))
-    of_images = are_bytes(env.observation_space) or images_in(env.observation_space)
+    of_images = is_byte_space(env.observation_space) or images_in(env.observation_space)
     if isinstance(env.action_space, spaces.Box) and config.root.env.id and not config.ppo.norm_obs and not of_images:
         yield (
             f"warning: {config.task.id} has actions of floats, for which CleanRL normalises observations and rewards: "
