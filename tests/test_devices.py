@@ -38,8 +38,8 @@ def update_functions(*overrides: str, devices: int = 1, num_envs: int = 8) -> Up
 def drawn(update_functions: UpdateFunctions, first_row: int = 0) -> np.ndarray:
     """Samples of each minibatch of two epochs, `[E, K, M]`, on the device whose first row that is."""
     seed, iteration = (torch.full((1,), value, dtype=torch.int32) for value in (7, 3))
-    samples = torch.from_numpy(update_functions.samples + np.int32(first_row))
-    rows: np.ndarray = update_functions.minibatches(
+    samples = torch.from_numpy(update_functions.sample_indices + np.int32(first_row))
+    rows: np.ndarray = update_functions.minibatch_indices(
         seed, iteration, torch.arange(2, dtype=torch.int32), samples
     ).numpy()
     return rows

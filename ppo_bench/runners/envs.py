@@ -17,7 +17,7 @@ class Rollout(NamedTuple):
     """Result of a rollout, without what the policy stored."""
 
     flags: Tree
-    """Arrays for learning, `[T, N]` each: those that `UpdateFunctions.flags` names, and possibly others."""
+    """Arrays for learning, `[T, N]` each: those that `UpdateFunctions.learning_arrays` names, and possibly others."""
     episodes: list[Episode]
     """Finished episodes, in the order of their ends."""
     masked_fraction: float

@@ -68,7 +68,7 @@ class JaxLearner:
         )
         self._carry_after_rollout = program(functions.carry_after_rollout, (rollout_buffer, rows), rows)
         self._allocate = program(functions.allocate, (), rollout_buffer)
-        self._flags = self._functions.update_functions.flags
+        self._flags = self._functions.update_functions.learning_arrays
         self._actions_type = np.int64 if spec.network.discrete else None
 
     # --- An iteration -------------------------------------------------------------------------------------------------

@@ -225,7 +225,7 @@ class JaxFunctions:
         return self.devices.index() * self.update_functions.num_envs
 
     def _floats(self, flags: Tree) -> Tree:
-        return {name: flags[name].astype(self.dtype) for name in self.update_functions.flags}
+        return {name: flags[name].astype(self.dtype) for name in self.update_functions.learning_arrays}
 
     def update(
         self, train_state: TrainState, batch: Tree, seed: jax.Array, iteration: jax.Array, learning_rate: jax.Array
@@ -234,8 +234,8 @@ class JaxFunctions:
         hp, names = self.ppo, (*self.update_functions.loss_names, "gradient_norm")
         rate = self.update_functions.learning_rate(train_state.statistics, learning_rate)
         epochs = jnp.arange(hp.update_epochs, dtype=jnp.int32)
-        samples = jnp.asarray(self.update_functions.samples) + self._first_row
-        rows = self.update_functions.minibatches(seed[None], iteration[None], epochs, samples, stable_argsort)
+        samples = jnp.asarray(self.update_functions.sample_indices) + self._first_row
+        rows = self.update_functions.minibatch_indices(seed[None], iteration[None], epochs, samples, stable_argsort)
         minibatches = rows, self.update_functions.weights(batch, rows)
 
         def gradient_step(train_state: TrainState, inputs: tuple[jax.Array, jax.Array]) -> tuple[TrainState, jax.Array]:

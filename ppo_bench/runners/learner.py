@@ -51,6 +51,7 @@ class Learner(Protocol[State]):
     ) -> tuple[State, dict[str, float]]:
         """Learn from the rollout: compute the targets, and run all epochs and minibatches. Returns metrics by name.
 
-        `flags` are the arrays named by `UpdateFunctions.flags`, `[T, N]` each. Metrics are those of the targets, means
-        over minibatches of losses and of `gradient_norm`, and `learning_rate`, if the algorithm adapts it.
+        `flags` are the arrays named by `UpdateFunctions.learning_arrays`, `[T, N]` each. Metrics are those of the
+        targets, means over minibatches of losses and of `gradient_norm`, and `learning_rate`, if the algorithm adapts
+        it.
         """

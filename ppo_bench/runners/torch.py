@@ -112,7 +112,7 @@ class TorchLearner:
                 spec.first_env + np.arange(spec.num_envs),
                 np.arange(self._network.actions.action_dim),
                 np.arange(self._ppo.update_epochs),
-                first_row + self._update_functions.samples,
+                first_row + self._update_functions.sample_indices,
                 [first_row],
             )
         )
@@ -178,7 +178,9 @@ class TorchLearner:
     @torch.no_grad()
     def warmup(self, state: TorchTrainState, flags: Tree) -> TorchTrainState:
         """See `Learner.warmup`."""
-        rollout = state.rollout_buffer | dict(zip(self._update_functions.flags, self._on_device(flags), strict=True))
+        rollout = state.rollout_buffer | dict(
+            zip(self._update_functions.learning_arrays, self._on_device(flags), strict=True)
+        )
         state.statistics = dict(self._update_functions.warmup(state.statistics, rollout))
         return state
 
@@ -189,7 +191,7 @@ class TorchLearner:
         return state
 
     def _on_device(self, flags: Tree) -> list[Tensor]:
-        return [self._to_device(flags[name]).to(self._dtype) for name in self._update_functions.flags]
+        return [self._to_device(flags[name]).to(self._dtype) for name in self._update_functions.learning_arrays]
 
     @torch.no_grad()
     def update(
@@ -202,7 +204,7 @@ class TorchLearner:
         batch, rate = targets.batch, self._update_functions.learning_rate(state.statistics, learning_rate)
         state.adam.learning_rate.fill_(rate)
         measured: list[Tensor] = []
-        minibatches = self._update_functions.minibatches(*keys, self._epochs, self._samples)
+        minibatches = self._update_functions.minibatch_indices(*keys, self._epochs, self._samples)
         for epoch in zip(minibatches, self._update_functions.weights(batch, minibatches), strict=True):
             for inputs in zip(*epoch, strict=True):
                 measured.append(self._learn((state, batch), *inputs).clone())
@@ -219,7 +221,7 @@ class TorchLearner:
     @torch.no_grad()
     def _learn_targets(self, state: TorchTrainState, flags: Tree, keys: tuple[Tensor, Tensor]) -> Targets:
         """The targets of the rollout, whose statistics become those of `state`; `keys` are the seed and iteration."""
-        statistics = (state.statistics[name] for name in self._update_functions.statistics)
+        statistics = (state.statistics[name] for name in self._update_functions.statistic_names)
         inputs = *self._on_device(flags), *keys, self._first_row, *statistics
         targets: Targets = self._targets((state.arrays, state.rollout_buffer), *inputs)
         state.statistics = {name: array.clone() for name, array in targets.statistics.items()}

@@ -62,9 +62,9 @@ def targets(update_functions: UpdateFunctions, fixed: Any, *inputs: Tensor) -> A
     `inputs` are the flags, the noise keys (seed, iteration, first row) and the statistics.
     """
     arrays, rollout_buffer = fixed
-    names = (*update_functions.flags, "seed", "iteration", "first_row")
+    names = (*update_functions.learning_arrays, "seed", "iteration", "first_row")
     flags = dict(zip(names, inputs, strict=False))
-    statistics = dict(zip(update_functions.statistics, inputs[len(names) :], strict=True))
+    statistics = dict(zip(update_functions.statistic_names, inputs[len(names) :], strict=True))
     return update_functions.targets(arrays, statistics, rollout_buffer | flags)
 
 

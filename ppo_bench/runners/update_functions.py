@@ -44,13 +44,13 @@ class UpdateFunctions(NamedTuple):
         return tuple(metric.name for metric in loss_metrics_of(self.algorithm, self.network))
 
     @property
-    def flags(self) -> tuple[str, ...]:
+    def learning_arrays(self) -> tuple[str, ...]:
         """Names of what learning reads: `LEARNING_ARRAYS`, and `episode_start`, which resets the carry, if there is
         one."""
         return (*LEARNING_ARRAYS, "episode_start") if self.network.carry else LEARNING_ARRAYS
 
     @property
-    def shards(self) -> int:
+    def num_local_shards(self) -> int:
         """Number of shards on this device."""
         return self.ppo.shards // self.devices
 
@@ -69,7 +69,8 @@ class UpdateFunctions(NamedTuple):
     # --- Learning -----------------------------------------------------------------------------------------------------
 
     def targets(self, arrays: Tree, statistics: Tree, rollout: Tree) -> Targets:
-        """The batch from which minibatches are taken; `rollout` has the buffer, the `flags`, seed and iteration.
+        """The batch from which minibatches are taken; `rollout` has the buffer, the `learning_arrays`, seed and
+        iteration.
 
         The batch has flattened transitions, `[T * N, ...]`, and flattened rows of windows, `[(K + T) * N, ...]`. For a
         network that learns from sequences, arrays keep their axes, `[T, N, ...]`, and the batch has the carry before
@@ -94,7 +95,7 @@ class UpdateFunctions(NamedTuple):
         return self.algorithm.warmup(self.ops, self.network, self.ppo, statistics, rollout)
 
     @property
-    def statistics(self) -> tuple[str, ...]:
+    def statistic_names(self) -> tuple[str, ...]:
         """Names of the algorithm's statistics, in order."""
         return tuple(statistic.name for statistic in self.algorithm.statistics(self.network, self.ppo))
 
@@ -110,36 +111,36 @@ class UpdateFunctions(NamedTuple):
     # --- Minibatches --------------------------------------------------------------------------------------------------
 
     @property
-    def samples(self) -> np.ndarray:
+    def sample_indices(self) -> np.ndarray:
         """Indices `[S, B]` int32 of the samples of this device's S shards: transitions, or whole environments.
 
         They index the samples of all devices in time-major order, as if this device were the first one.
         """
         steps = np.arange(1 if self.network.learns_from_sequences else self.ppo.num_steps, dtype=np.int32)
         numbers = steps[:, None] * (self.num_envs * self.devices) + np.arange(self.num_envs, dtype=np.int32)
-        return numbers.reshape(len(steps), self.shards, -1).swapaxes(0, 1).reshape(self.shards, -1)
+        return numbers.reshape(len(steps), self.num_local_shards, -1).swapaxes(0, 1).reshape(self.num_local_shards, -1)
 
-    def minibatches(
+    def minibatch_indices(
         self,
         seed: Array,
         iteration: Array,
         epochs: Array,
-        samples: Array,
+        sample_indices: Array,
         argsort: Callable[[Any, Array], Array] = noise.stable_argsort,
     ) -> Array:
         """This device's sample indices of each minibatch, `[E, K, M]`.
 
-        Every shard contributes equally many samples, in its own random order. `samples` is the property `samples` plus
-        the index of this device's first row; `seed [1]`, `iteration [1]` and `epochs [E]` are int32.
+        Every shard contributes equally many samples, in its own random order. `sample_indices` is the property of that
+        name plus the index of this device's first row; `seed [1]`, `iteration [1]` and `epochs [E]` are int32.
         """
-        places = noise.permutations(self.ops.xp, seed, iteration, epochs, samples, argsort=argsort)
+        places = noise.permutations(self.ops.xp, seed, iteration, epochs, sample_indices, argsort=argsort)
         epochs_, minibatches = places.shape[0], self.ppo.num_minibatches
-        if self.shards == 1:
+        if self.num_local_shards == 1:
             return places.reshape(epochs_, minibatches, -1)
-        of_shard = self.num_envs // self.shards  # from indices within a shard to indices on the device
+        of_shard = self.num_envs // self.num_local_shards  # from indices within a shard to indices on the device
         shard = self.ops.xp.cumsum(self.ops.xp.ones_like(places[:1, :, :1]), 1) - 1
         rows = places // of_shard * self.num_envs + shard * of_shard + places % of_shard
-        of_minibatches = rows.reshape(epochs_, self.shards, minibatches, -1).swapaxes(1, 2)
+        of_minibatches = rows.reshape(epochs_, self.num_local_shards, minibatches, -1).swapaxes(1, 2)
         return of_minibatches.reshape(epochs_, minibatches, -1)
 
     def weights(self, batch: Tree, rows: Array) -> Array:
@@ -173,7 +174,7 @@ class UpdateFunctions(NamedTuple):
 
     def _normalized_by_shard(self, advantages: Array, mask: Array) -> Array:
         """Advantages `[..., B]` of minibatches, normalised separately within each shard's part."""
-        steps, shards = self.ppo.num_steps if self.network.learns_from_sequences else 1, self.shards
+        steps, shards = self.ppo.num_steps if self.network.learns_from_sequences else 1, self.num_local_shards
         size = advantages.shape[-1] // (steps * shards)
 
         def by_shard(x: Array) -> Array:
