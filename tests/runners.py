@@ -74,7 +74,7 @@ def policy_outputs_and_values(
 ) -> tuple[PolicyOutputs, np.ndarray]:
     """The policy's outputs and the values of exported parameters, by PyTorch in float64."""
     params = {p.name: torch.from_numpy(arrays[f"params.{p.name}"]).double() for p in network.parameters}
-    obs = torch.from_numpy(network.arrange(observations))
+    obs = torch.from_numpy(network.to_input_layout(observations))
     policy_outputs, values, _ = network.forward(TorchOps(torch.float64, torch.float64), params, obs, {}, None)
     return tuple(part.numpy() for part in policy_outputs), values.numpy()
 

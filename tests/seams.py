@@ -8,7 +8,7 @@ from typing import Any
 from ppo_bench.algorithms.base import Hyperparameters, Metric, Statistic, Targets
 from ppo_bench.algorithms.ppo import Ppo
 from ppo_bench.mathematics.weights import Parameter
-from ppo_bench.networks.network import Carry, NetworkOutputs, NetworkSpec
+from ppo_bench.networks.network import CarrySpec, NetworkOutputs, NetworkSpec
 from ppo_bench.networks.spec import Mlp
 
 LEVELLED = ["algorithm._target_=tests.seams.Levelled", "algorithm.name=levelled"]
@@ -94,7 +94,7 @@ class AveragingMlp(Mlp):
         behind = super().build(observation_space, action_space, streams)
         own = {
             "parameters": (*behind.parameters, Parameter("fading", (), None)),
-            "carry": (Carry("mean", behind.input_shape),),
+            "carry": (CarrySpec("mean", behind.input_shape),),
             "separate_critic": False,  # the mean is shared
             "learns_from_sequences": self.learns_from_sequences,
         }

@@ -38,7 +38,7 @@ def space_of(images: np.ndarray) -> spaces.Box:
 def outputs(network: NetworkSpec, obs: np.ndarray) -> np.ndarray:
     """Logits and values, `[N, 4]`, of a network with the initial weights of seed 1."""
     params = {name: torch.from_numpy(array) for name, array in initial_weights(network.parameters, 1).items()}
-    arranged = torch.from_numpy(np.ascontiguousarray(network.arrange(obs)))
+    arranged = torch.from_numpy(np.ascontiguousarray(network.to_input_layout(obs)))
     policy_outputs, values, _ = network.forward(TorchOps(torch.float32, torch.float32), params, arranged, {}, None)
     return np.concatenate([policy_outputs[0].numpy(), values[:, None].numpy()], 1)
 

@@ -88,7 +88,7 @@ def test_frameworks_agree_in_bfloat16_to_its_rounding_and_not_with_float32(pixel
     network = problem_for(RandomScenes(4, pixels, continuous), 1, []).network
     weights = {name: array.astype(np.float32) for name, array in initial_weights(network.parameters, 1).items()}
     env = RandomScenes(4, pixels, continuous)
-    obs = network.arrange(env.reset([1, 2, 3, 4]).obs)
+    obs = network.to_input_layout(env.reset([1, 2, 3, 4]).obs)
     params = {name: torch.from_numpy(array) for name, array in weights.items()}
     exact, rounded = (
         network.forward(TorchOps(torch.float32, layers), params, torch.from_numpy(np.ascontiguousarray(obs)), {}, None)

@@ -114,7 +114,7 @@ def seen_of(spec: TrainingSpec) -> PolicyInput:
     env: Any = spec.env
     policy_input = env.policy_input() if isinstance(env, MaskedScenes) else PolicyInput(env.reset([0]).obs)
     return policy_input._replace(
-        obs=spec.network.arrange(policy_input.obs), episode_start=np.ones(spec.ppo.num_envs, bool)
+        obs=spec.network.to_input_layout(policy_input.obs), episode_start=np.ones(spec.ppo.num_envs, bool)
     )
 
 

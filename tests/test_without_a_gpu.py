@@ -76,7 +76,9 @@ def iteration(spec: TrainingSpec, device: torch.device) -> None:
     env: Any = spec.env
     policy_input = env.policy_input() if isinstance(env, MaskedScenes) else PolicyInput(env.reset([0]).obs)
     rows = spec.ppo.num_envs
-    policy_input = policy_input._replace(obs=spec.network.arrange(policy_input.obs), episode_start=np.ones(rows, bool))
+    policy_input = policy_input._replace(
+        obs=spec.network.to_input_layout(policy_input.obs), episode_start=np.ones(rows, bool)
+    )
     state = learner.begin_rollout(learner.load(arrays_of(spec)), 1, 1)
     with learner.acting_context():
         for t in range(spec.ppo.num_steps + 1):

@@ -10,7 +10,7 @@ from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.convolutions import Window, channels_of, pixels_after, sides_of
 from ppo_bench.networks.layers import ACTOR_GAIN, CRITIC_GAIN, Parameters, linear
 from ppo_bench.networks.module_spec import ModuleSpec, options
-from ppo_bench.networks.network import Actions, NetworkSpec
+from ppo_bench.networks.network import ActionSpec, NetworkSpec
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Box, Space
@@ -19,7 +19,7 @@ ACTIVATIONS = ("tanh", "relu", "leaky_relu", "elu", "gelu", "silu")
 
 
 def network(
-    module: ModuleSpec, observation_space: Box, actions: Actions, first: tuple[str, ...], **fields: Any
+    module: ModuleSpec, observation_space: Box, actions: ActionSpec, first: tuple[str, ...], **fields: Any
 ) -> NetworkSpec:
     """The network of `module` for these spaces; `first` are the names of the weights that meet the observations."""
     arrays = list(module.parameters)
@@ -78,7 +78,7 @@ def shared_cnn(
     **fields: Any,
 ) -> NetworkSpec:
     """A network of `trunk` with `units` outputs and of actor and critic: `actor_critic`, or one layer each."""
-    actions = actions_of(action_space)
+    actions = action_spec(action_space)
     module = ModuleSpec(
         name,
         options(outputs=actions.action_dim, streams=streams),
@@ -89,14 +89,14 @@ def shared_cnn(
     return network(module, observation_space, actions, ("trunk.0.weight",), images=True, **fields)
 
 
-def actions_of(action_space: Space) -> Actions:
+def action_spec(action_space: Space) -> ActionSpec:
     """The actions of a gymnasium space: one integer, several integers, or a vector of floats."""
     from gymnasium import spaces
 
     if isinstance(action_space, spaces.Discrete):
-        return Actions((), (int(action_space.n),))
+        return ActionSpec((), (int(action_space.n),))
     if isinstance(action_space, spaces.MultiDiscrete):
-        return Actions(action_space.shape, tuple(int(n) for n in action_space.nvec))
+        return ActionSpec(action_space.shape, tuple(int(n) for n in action_space.nvec))
     if isinstance(action_space, spaces.MultiBinary):
-        return Actions(action_space.shape, (2,) * action_space.shape[0])
-    return Actions(action_space.shape or (), ())
+        return ActionSpec(action_space.shape, (2,) * action_space.shape[0])
+    return ActionSpec(action_space.shape or (), ())

@@ -15,8 +15,8 @@ from ppo_bench.common.flattened import FlattenedArray, FlattenedBox
 from ppo_bench.mathematics.arrays import Array, Arrays, Tree
 from ppo_bench.mathematics.normalize import is_byte_space
 from ppo_bench.mathematics.weights import Parameter
-from ppo_bench.networks.building import actions_of
-from ppo_bench.networks.network import Carry, NetworkSpec
+from ppo_bench.networks.building import action_spec
+from ppo_bench.networks.network import CarrySpec, NetworkSpec
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Box, Space
@@ -49,7 +49,7 @@ class Own:
             TorchModule(self.torch, spaces) if self.torch else None,
             FlaxModule(self.flax, spaces) if self.flax else None,
         )
-        actions, first = actions_of(action_space), module.first
+        actions, first = action_spec(action_space), module.first
         parameters = tuple(Parameter(name, shape, None) for name, shape in first.shapes.items())
         if not actions.choices:
             parameters = (*parameters, Parameter("actor.log_std", (actions.action_dim,), None))
@@ -59,7 +59,7 @@ class Own:
             observation_space.shape,
             is_byte_space(observation_space),
             actions,
-            carry=tuple(Carry(name, shape) for name, shape in first.carry.items()),
+            carry=tuple(CarrySpec(name, shape) for name, shape in first.carry.items()),
             learns_from_sequences=bool(first.carry),
         )
 
@@ -144,7 +144,7 @@ class OwnSpec(NetworkSpec):
         """See `NetworkSpec.initial_params`: the values that the module's constructor gives its parameters."""
         return self.module.first.initial_params(seed)
 
-    def arrange(self, observations: Array, xp: Any = np) -> Array:
+    def to_input_layout(self, observations: Array, xp: Any = np) -> Array:
         """`observations [N, ...]` in their own layout."""
         return observations
 

@@ -10,7 +10,7 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.values import added_field
 from ppo_bench.mathematics.normalize import is_byte_space
 from ppo_bench.mathematics.recurrent import CELLS
-from ppo_bench.networks.building import actions_of, actor_critic_heads, hidden_options, network, pixels_of, shared_cnn
+from ppo_bench.networks.building import action_spec, actor_critic_heads, hidden_options, network, pixels_of, shared_cnn
 from ppo_bench.networks.convolutions import (
     IMPALA,
     MIN_IMAGE_SIDE,
@@ -28,7 +28,7 @@ from ppo_bench.networks.convolutions import (
 )
 from ppo_bench.networks.layers import ACTOR_GAIN, CRITIC_GAIN, Parameters, conv, hidden_layers, linear, mlp, recurrent
 from ppo_bench.networks.module_spec import ModuleSpec, options
-from ppo_bench.networks.network import Carry, NetworkSpec
+from ppo_bench.networks.network import CarrySpec, NetworkSpec
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Box, Space
@@ -48,7 +48,7 @@ class Mlp:
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces, with a value for each of `streams` reward streams."""
-        inputs, actions = math.prod(observation_space.shape), actions_of(action_space)
+        inputs, actions = math.prod(observation_space.shape), action_spec(action_space)
         module = ModuleSpec(
             "mlp.Mlp",
             options(**self.hidden(), outputs=actions.action_dim, streams=streams),
@@ -125,7 +125,7 @@ class RndCnn:
         trunk = (*nature(channels_of(observation_space.shape), pixels, 256), *linear("trunk.4", 256, 448))
         actor_critic = (
             *linear("actor.0", 448, 448, gain=0.01),
-            *linear("actor.1", 448, actions_of(action_space).action_dim, gain=ACTOR_GAIN),
+            *linear("actor.1", 448, action_spec(action_space).action_dim, gain=ACTOR_GAIN),
             *linear("critic.0", 448, 448, gain=0.1),
             *linear("critic.1", 448, streams, gain=0.01),
         )
@@ -147,7 +147,7 @@ class Combined(Mlp):
         image_encoders = [
             ImageEncoder(i, channels_of(i.shape), pixels_after(NATURE, *sides_of(i.shape))) for i in images
         ]
-        others, actions = between_images(images, observation_space.shape[0]), actions_of(action_space)
+        others, actions = between_images(images, observation_space.shape[0]), action_spec(action_space)
         features = IMAGE_FEATURES * len(image_encoders) + sum(stop - start for start, stop in others)
         encoder_parameters = (
             nature(encoder.channels, encoder.pixels, IMAGE_FEATURES, first=4 * k)
@@ -203,7 +203,7 @@ class RecurrentMlp:
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces; see `Mlp.build`."""
-        sizes, actions = [math.prod(observation_space.shape), *self.hidden_sizes], actions_of(action_space)
+        sizes, actions = [math.prod(observation_space.shape), *self.hidden_sizes], action_spec(action_space)
         module = ModuleSpec(
             "recurrent.RecurrentMlp",
             options(
@@ -232,7 +232,7 @@ class RecurrentCnn:
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces; see `Mlp.build`."""
-        channels, actions = channels_of(observation_space.shape), actions_of(action_space)
+        channels, actions = channels_of(observation_space.shape), action_spec(action_space)
         pixels = pixels_of("lstm_cnn", observation_space.shape, NATURE)
         module = ModuleSpec(
             "recurrent.RecurrentCnn",
@@ -265,7 +265,7 @@ def _remembering(cell: str, units: int) -> dict[str, Any]:
     rollout began. There is no burn-in: during an update that carry stays the one that the older parameters computed.
     """
     return {
-        "carry": tuple(Carry(name, (units,)) for name in CELLS[cell].states),
+        "carry": tuple(CarrySpec(name, (units,)) for name in CELLS[cell].states),
         "learns_from_sequences": True,
         "takes_sequences": True,
     }

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.mathematics.normalize import is_byte_space
 from ppo_bench.mathematics.weights import Parameter
-from ppo_bench.networks.building import actions_of, network, pixels_of
+from ppo_bench.networks.building import action_spec, network, pixels_of
 from ppo_bench.networks.convolutions import MIN_IMAGE_SIDE, NATURE, channels_of, nature, sides_after, sides_of
 from ppo_bench.networks.layers import CRITIC_GAIN, Parameters, conv, layer_norm, linear, weight_and_bias
 from ppo_bench.networks.module_spec import ModuleSpec, options
-from ppo_bench.networks.network import Carry, NetworkSpec, reconstruction
+from ppo_bench.networks.network import CarrySpec, NetworkSpec, reconstruction
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Box, Space
@@ -120,7 +120,7 @@ class Trxl:
                 f"network.reconstruction_coef={self.reconstruction_coef}: observations of shape {shape} and type "
                 f"{observation_space.dtype} are no images of bytes, of {MIN_IMAGE_SIDE} pixels or more; set it to 0"
             )
-        actions, inputs = actions_of(action_space), math.prod(shape)
+        actions, inputs = action_spec(action_space), math.prod(shape)
         image, decoder_shape, trunk = None, None, linear("trunk.0", inputs, self.dim, uniform=True)
         if images:
             pixels = pixels_of("trxl", shape, NATURE)
@@ -164,7 +164,7 @@ class Trxl:
             actions,
             ("trunk.0.weight",),
             images=images,
-            carry=(Carry("steps", ()), Carry("inputs", (self.memory, self.layers, self.dim), window=True)),
+            carry=(CarrySpec("steps", ()), CarrySpec("inputs", (self.memory, self.layers, self.dim), window=True)),
             reconstruction_coef=self.reconstruction_coef,
         )
 

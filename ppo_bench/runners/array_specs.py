@@ -9,7 +9,7 @@ from ppo_bench.mathematics import normalize
 from ppo_bench.mathematics.arrays import PERSISTENT_ROLES, ArrayRole, Arrays, ArraySpec, default_arrays, select_roles
 from ppo_bench.mathematics.precision import PRECISIONS, Precision
 from ppo_bench.mathematics.weights import Parameter, initial_weights
-from ppo_bench.networks.network import Carry, NetworkSpec
+from ppo_bench.networks.network import CarrySpec, NetworkSpec
 from ppo_bench.runners.base import TrainingSpec
 
 STATE_NAMES = {
@@ -76,7 +76,7 @@ def rollout_array_specs(spec: TrainingSpec) -> tuple[ArraySpec, ...]:
     def rollout_array(name: str, shape: tuple[int, ...], kind: str = dtype) -> ArraySpec:
         return ArraySpec(name, (*rows, *shape), kind, ArrayRole.ROLLOUT, env_axis=1)
 
-    def carry_array(carry: Carry) -> ArraySpec:
+    def carry_array(carry: CarrySpec) -> ArraySpec:
         if carry.window:
             rows_of_window = (carry.shape[0] + spec.ppo.num_steps, spec.num_envs, *carry.shape[1:])
             return ArraySpec(f"carry.{carry.name}", rows_of_window, dtype, ArrayRole.ROLLOUT, env_axis=1)

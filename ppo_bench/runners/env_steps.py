@@ -68,4 +68,4 @@ def observed(
         raw = xp.asarray(raw, dtype=xp.float64)
         stats, raw = normalize.update_and_normalize_obs(xp, stats, raw, spec.ppo.obs_clip, all_reduce_moments)
         updated |= normalize.stats_arrays(stats, "normalize.obs")
-    return updated | {"envs.obs": spec.network.arrange(raw, xp)}
+    return updated | {"envs.obs": spec.network.to_input_layout(raw, xp)}

@@ -182,7 +182,7 @@ class HostEnvs:
                 FastNumpy, stats, raw, self._ppo.obs_clip, self._all_reduce_moments
             )
             state |= normalize.stats_arrays(stats, "normalize.obs")
-        return self._network.arrange(raw)
+        return self._network.to_input_layout(raw)
 
     def _normalized_rewards(self, state: Arrays, rewards: np.ndarray, value_mask: np.ndarray) -> np.ndarray:
         """Rewards `[T, N]` float32, divided by the standard deviation of discounted returns up to each step, clipped.

@@ -18,7 +18,7 @@ from ppo_bench.mathematics.arrays import ArrayRole, Arrays, ArraySpec, Tree, add
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.mathematics.shards import Shard
 from ppo_bench.networks.flax.ops import JaxOps
-from ppo_bench.networks.network import Carry
+from ppo_bench.networks.network import CarrySpec
 from ppo_bench.runners.array_specs import learner_array_specs, rollout_array_specs
 from ppo_bench.runners.base import TrainingSpec
 from ppo_bench.runners.jax_device import pick_devices, set_precision
@@ -146,7 +146,7 @@ class JaxFunctions:
             initial[name] = rollout_buffer[name].at[:steps].set(jnp.moveaxis(carry[window.name], 1, 0))
         return {**rollout_buffer, **initial}
 
-    def window(self, rollout_buffer: Tree, window: Carry, t: jax.Array) -> jax.Array:
+    def window(self, rollout_buffer: Tree, window: CarrySpec, t: jax.Array) -> jax.Array:
         """Content of a window before step `t`, `[N, K, ...]`."""
         rows = jax.lax.dynamic_slice_in_dim(rollout_buffer[f"carry.{window.name}"], t, window.shape[0])
         return jnp.moveaxis(rows, 0, 1)

@@ -120,5 +120,5 @@ def _normalized(spec: TrainingSpec, arrays: Tensors, final_obs: Tensor) -> Tenso
         stats = normalize.select_stats(arrays, "normalize.obs")
         obs = final_obs.to(torch.float64)
         final_obs = normalize.normalize_observations(torch, stats, obs, spec.ppo.obs_clip)
-    arranged: Tensor = spec.network.arrange(final_obs, torch)
+    arranged: Tensor = spec.network.to_input_layout(final_obs, torch)
     return arranged

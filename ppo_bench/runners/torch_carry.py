@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ppo_bench.mathematics.arrays import Tree
-from ppo_bench.networks.network import Carry, NetworkSpec
+from ppo_bench.networks.network import CarrySpec, NetworkSpec
 from ppo_bench.networks.torch.ops import Params
 from ppo_bench.runners.array_specs import rollout_array_specs
 from ppo_bench.runners.base import TrainingSpec
@@ -56,5 +56,5 @@ def store_carry(
             before.copy_(after[name])
 
 
-def _window(array: Carry, rollout_buffer: Params, t: int) -> Tensor:
+def _window(array: CarrySpec, rollout_buffer: Params, t: int) -> Tensor:
     return rollout_buffer[f"carry.{array.name}"][t : t + array.shape[0]].transpose(0, 1)

@@ -218,7 +218,7 @@ class UpdateFunctions(NamedTuple):
             steps = {name: x for name, x in minibatch.items() if not name.startswith("carry.")}
             minibatch = {name: x.reshape((-1, *x.shape[2:])) for name, x in steps.items()}
         else:
-            policy_outputs, values, own = network.losses(ops, arrays, obs, carry, episode_start)
+            policy_outputs, values, own = network.forward_with_losses(ops, arrays, obs, carry, episode_start)
         policy_outputs = mask_logits(ops.xp, policy_outputs, minibatch.get("action_mask"))
         total, measured = self.algorithm.loss(ops, network, self.ppo, arrays, policy_outputs, values, minibatch)
         own = {name: x / self.devices if self.devices > 1 else x for name, x in own.items()}  # means over samples

@@ -111,7 +111,7 @@ class Agent:
         obs = policy_input.obs
         if self.obs_stats:
             obs = normalize.normalize_observations(np, self.obs_stats, obs.astype(np.float64), self.obs_clip)
-        policy_outputs, values, carry = self.policy(self.network.arrange(obs), episode_start, carry)
+        policy_outputs, values, carry = self.policy(self.network.to_input_layout(obs), episode_start, carry)
         policy_outputs, distribution = (
             mask_logits(np, policy_outputs, policy_input.action_mask),
             self.network.distribution,

@@ -43,7 +43,9 @@ class Deployed(nn.Module):
         episode_start, carry = (
             (carry_inputs[0], dict(zip(names, carry_inputs[1:], strict=True))) if carry_inputs else (None, {})
         )
-        found = self.network.step(self._ops, self._params, self.network.arrange(obs, torch), carry, episode_start)
+        found = self.network.step(
+            self._ops, self._params, self.network.to_input_layout(obs, torch), carry, episode_start
+        )
         return (*found.policy_outputs, found.values, *(found.carry[name] for name in names))
 
 
