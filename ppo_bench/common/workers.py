@@ -33,12 +33,12 @@ class Worker:
             self._process.start()
         theirs.close()
 
-    def ask(self, message: Any) -> None:
-        """Send a message. If the process has ended, `answer` reports it."""
+    def send(self, message: Any) -> None:
+        """Send a message. If the process has ended, `receive` reports it."""
         with suppress(OSError):
             self._connection.send(message)
 
-    def answer(self) -> Any:
+    def receive(self) -> Any:
         """Wait for the next answer. Raises the worker's own `ConfigError` or `RunError`, and `RunError` if it has
         ended."""
         try:
@@ -69,14 +69,14 @@ class RankWorkers:
         ranks = [(rank, count, store) for rank in range(count)] if count > 1 else [None]
         self._workers = [Worker(name, _serve_rank, rank, serve, arguments) for rank in ranks]
 
-    def ask(self, message: Any) -> None:
-        """See `Worker.ask`."""
+    def send(self, message: Any) -> None:
+        """See `Worker.send`."""
         for worker in self._workers:
-            worker.ask(message)
+            worker.send(message)
 
-    def answers(self) -> list[Any]:
-        """See `Worker.answer`, of each worker in order."""
-        return [worker.answer() for worker in self._workers]
+    def receive(self) -> list[Any]:
+        """The next answer of each worker, in order; see `Worker.receive`."""
+        return [worker.receive() for worker in self._workers]
 
     def stop(self) -> None:
         """See `Worker.stop`."""

@@ -35,7 +35,7 @@ def arithmetic(config: Config) -> Arithmetic:
     """The arithmetic of a configuration, measured by PyTorch in a process of its own with all threads."""
     worker = Worker("the limit's measurement", _arithmetic, config)
     try:
-        measured: Arithmetic = worker.answer()
+        measured: Arithmetic = worker.receive()
         return measured
     finally:
         worker.stop()

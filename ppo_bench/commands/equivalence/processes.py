@@ -35,11 +35,11 @@ class FrameworkProcess:
 
     def start(self, message: tuple[Arrays, Any] | None) -> None:
         """Start an iteration: `message` is `(state, environment steps)` to follow, or None to train alone."""
-        self._workers.ask(message)
+        self._workers.send(message)
 
     def outcome(self) -> IterationOutcome:
         """Outcome of the iteration that was started; waits for it."""
-        outcomes: list[IterationOutcome] = self._workers.answers()
+        outcomes: list[IterationOutcome] = self._workers.receive()
         actions = np.concatenate([outcome.actions for outcome in outcomes], 1)
         steps = [outcome.steps for outcome in outcomes if outcome.steps is not None]
         return outcomes[0]._replace(actions=actions, steps=concatenate_steps(steps) if steps else None)
