@@ -14,7 +14,7 @@ from ppo_bench.envs.base import Task
 from ppo_bench.envs.envpool import EnvPoolEnv
 from ppo_bench.envs.envpool_xla import EnvPoolXlaBackend
 from ppo_bench.envs.observation_flattening import ObservationFlattener, declare_categories, scale_bytes
-from ppo_bench.mathematics.normalize import is_byte_space
+from ppo_bench.mathematics.bounds import is_byte_space
 from ppo_bench.networks.spec import Mlp
 
 SPACES = {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.values import added_field
-from ppo_bench.mathematics.normalize import is_byte_space
+from ppo_bench.mathematics.bounds import is_byte_space
 from ppo_bench.mathematics.recurrent import CELLS
 from ppo_bench.networks.building import action_spec, actor_critic_heads, hidden_options, network, pixels_of, shared_cnn
 from ppo_bench.networks.convolutions import (

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.mathematics.normalize import is_byte_space
+from ppo_bench.mathematics.bounds import is_byte_space
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.building import action_spec, network, pixels_of
 from ppo_bench.networks.convolutions import MIN_IMAGE_SIDE, NATURE, channels_of, nature, sides_after, sides_of

@@ -14,7 +14,7 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.flattened import FlattenedBox
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
-from ppo_bench.mathematics.normalize import is_byte_space
+from ppo_bench.mathematics.bounds import is_byte_space
 from ppo_bench.networks.convolutions import MIN_IMAGE_SIDE, images_in
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.own import Own

@@ -13,6 +13,7 @@ from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import PolicyInput, VectorEnv
 from ppo_bench.mathematics import noise, normalize
 from ppo_bench.mathematics.arrays import Arrays, Tree, add_prefix, load_arrays, select_prefix
+from ppo_bench.mathematics.bounds import ActionBounds, action_bounds
 from ppo_bench.mathematics.distributions import Distribution, PolicyOutputs
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.networks.network import NetworkSpec, mask_logits
@@ -91,7 +92,7 @@ class Agent:
     """Take the likeliest action; false samples one, as in training."""
     seed: int
     """Seed of the samples."""
-    bounds: normalize.ActionBounds | None = None
+    bounds: ActionBounds | None = None
     """Bounds of the environment's actions; None if they are discrete."""
 
     def carry(self, num_envs: int) -> Arrays:
@@ -147,7 +148,7 @@ def load_agent(config: Config, saved: Checkpoint, env: VectorEnv, greedy: bool, 
         config.root.precision,
         greedy,
         seed,
-        normalize.action_bounds(env.action_space, config.root.env.rescale_actions),
+        action_bounds(env.action_space, config.root.env.rescale_actions),
     )
 
 
