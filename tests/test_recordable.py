@@ -106,7 +106,7 @@ def iterations(spec: TrainingSpec, how_many: int = 2) -> TorchLearner:
 
 
 def flags_of(learner: Any) -> Sequence[str]:
-    names: Sequence[str] = learner._update_functions.flags
+    names: Sequence[str] = learner._update_functions.learning_arrays
     return names
 
 

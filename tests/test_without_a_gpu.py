@@ -85,7 +85,7 @@ def iteration(spec: TrainingSpec, device: torch.device) -> None:
             state, actions = learner.act(state, t, policy_input)
             assert len(actions) == rows
     shape = (spec.ppo.num_steps, rows)
-    flags = {name: np.zeros(shape, np.float32) for name in (*learner._update_functions.flags,)}
+    flags = {name: np.zeros(shape, np.float32) for name in (*learner._update_functions.learning_arrays,)}
     if spec.algorithm.num_warmup_rollouts:
         state = learner.warmup(state, flags)
     if device.type == "cuda":

@@ -158,7 +158,7 @@ class Rnd(Ppo):
         }
         uniforms = _uniforms(xp, rollout, hp.update_epochs)
         masks = {**own.masks, "predictor": value_mask[..., None] * (uniforms < self.update_proportion)}
-        seen = (
+        input_statistics = (
             {"seen": _nonzero_components(ops, statistics["seen"], inputs, value_mask)} if "seen" in statistics else {}
         )
         weights = ppo.normalize_masks(xp, value_mask.reshape(-1), ops.all_reduce_sum).reshape(value_mask.shape)
@@ -166,10 +166,12 @@ class Rnd(Ppo):
             **own.metrics,
             "intrinsic_reward": ops.all_reduce_sum(xp.sum(rewards * weights)),
             "intrinsic_return": ops.all_reduce_sum(xp.sum(sums * weights)),
-            "seen_fraction": xp.mean(seen["seen"]) if seen else xp.full_like(sums[0, 0], float("nan")),
+            "seen_fraction": xp.mean(input_statistics["seen"])
+            if input_statistics
+            else xp.full_like(sums[0, 0], float("nan")),
         }
         after = stats_arrays(input_stats, "inputs") | stats_arrays(return_stats, "returns")
-        return Targets(batch, masks, {**statistics, **after, "intrinsic_returns": returns, **seen}, metrics)
+        return Targets(batch, masks, {**statistics, **after, "intrinsic_returns": returns, **input_statistics}, metrics)
 
     def _inputs(self, ops: Ops, network: NetworkSpec, rollout: Tree) -> Array:
         """The observation after each step, `[T, N, ...]`, in the layout of predictor and target, not yet normalised."""
@@ -258,10 +260,10 @@ def non_episodic_gae(
     return advantages, advantages + current
 
 
-def _nonzero_components(ops: Ops, seen: Array, inputs: Array, value_mask: Array) -> Array:
+def _nonzero_components(ops: Ops, nonzero: Array, inputs: Array, value_mask: Array) -> Array:
     """Flags `[D]`, floats: 1 for each component of the inputs that was ever nonzero, else 0."""
     present = ops.xp.where(inputs != 0, value_mask[..., None], 0.0 * value_mask[..., None])
-    return ops.xp.clip(seen + ops.all_reduce_sum(ops.xp.sum(present, (0, 1))), 0.0, 1.0)
+    return ops.xp.clip(nonzero + ops.all_reduce_sum(ops.xp.sum(present, (0, 1))), 0.0, 1.0)
 
 
 def _uniforms(xp: Any, rollout: Tree, epochs: int) -> Array:

@@ -64,15 +64,15 @@ class ProgressDisplay:
         `FIRST_ESTIMATE` on.
         """
         self._updates += 1
-        shown = f"return {'-' if mean_return is None else f'{mean_return:.2f}'}  {sps:,.0f} SPS"
+        text = f"return {'-' if mean_return is None else f'{mean_return:.2f}'}  {sps:,.0f} SPS"
         if self._updates >= FIRST_ESTIMATE or global_step >= self._total_steps:
-            shown += f"  {duration((self._total_steps - global_step) * self._runs / sps)} left"
+            text += f"  {duration((self._total_steps - global_step) * self._runs / sps)} left"
         if self._live:
             steps = f"{_rounded(global_step)} of {_rounded(self._total_steps)}"
-            self._live.update(self._task, completed=global_step, status=f"{steps}  {shown}")
+            self._live.update(self._task, completed=global_step, status=f"{steps}  {text}")
         elif time.monotonic() - self._last_line >= PLAIN_INTERVAL_SECONDS or global_step >= self._total_steps:
             self._last_line = time.monotonic()
-            print_status(f"{self._title}  step {global_step:,} of {self._total_steps:,}  {shown}")
+            print_status(f"{self._title}  step {global_step:,} of {self._total_steps:,}  {text}")
 
 
 def _cut(name: str) -> str:

@@ -31,9 +31,9 @@ NO_ROWS = FilePosition()
 
 def check_rows(path: Path, mark: FilePosition) -> None:
     """Raise `ConfigError` unless the file still begins with the content that `mark` describes."""
-    kept = _start_of(path, mark)
-    if hashlib.sha256(kept).hexdigest() != mark.sha256:
-        lacks = "lacks rows" if len(kept) < mark.length_bytes else "is damaged: it holds other rows than those"
+    beginning = _start_of(path, mark)
+    if hashlib.sha256(beginning).hexdigest() != mark.sha256:
+        lacks = "lacks rows" if len(beginning) < mark.length_bytes else "is damaged: it holds other rows than those"
         raise ConfigError(f"{path} {lacks} that its checkpoint counts; rerun=true starts the run afresh beside it")
 
 

@@ -73,7 +73,7 @@ def flatten_action_mask(mask: Any, action_space: Any) -> np.ndarray:
         raise ValueError(f"it gives no {MASK!r}, which it gave at first: give it at each reset and step")
     flags, choices = _flat(mask), int(get_num_choices(action_space).sum())
     if len(flags) != choices:
-        raise ValueError(f"its {MASK!r} has {len(flags)} places, and its actions {choices} choices")
+        raise ValueError(f"its {MASK!r} has {len(flags)} entries, and its actions {choices} choices")
     return flags.astype(bool)
 
 

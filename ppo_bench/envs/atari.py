@@ -139,8 +139,8 @@ def make_game(
         "max_episode_steps": None,
         "render_mode": render_mode,
     }
-    if taken := set(kwargs or {}) & set(fixed):
-        raise ConfigError(f"env.kwargs: {', '.join(sorted(taken))} is part of the Atari task and cannot be changed")
+    if conflicts := set(kwargs or {}) & set(fixed):
+        raise ConfigError(f"env.kwargs: {', '.join(sorted(conflicts))} is part of the Atari task and cannot be changed")
     return gymnasium.make(env_id, **fixed, **(kwargs or {}))
 
 

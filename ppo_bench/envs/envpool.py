@@ -121,8 +121,8 @@ class EnvPoolEnv:
             self._threads.gather()
         if self.players > 1:
             actions = select_mover_actions(actions, self._policy_mask, self.players)
-        given = self._core.step(actions)
-        step, info = make_env_step(self.layout, self._resets, *given), given[-1]
+        outputs = self._core.step(actions)
+        step, info = make_env_step(self.layout, self._resets, *outputs), outputs[-1]
         self.episode_info = {name: info[name] for name in self._info_keys if name in info}
         self._resets = step.terminated | step.truncated
         self._policy_mask = self._policy_mask if step.policy_mask is None else step.policy_mask

@@ -87,8 +87,8 @@ class GymnasiumEnv:
         # The limit of an Atari game is not in gymnasium's spec.
         self.time_limit: int | None = MAX_STEPS_PER_GAME if task.atari else env.spec and env.spec.max_episode_steps
         # Shimmy's render_fps is wrong: it is 1,000 times the time step of the dm_control task.
-        of_shimmy = task.id.startswith("dm_control/")
-        self.render_fps = round(1 / env.unwrapped.dt) if of_shimmy else int(env.metadata.get("render_fps") or 30)
+        is_dm_control = task.id.startswith("dm_control/")
+        self.render_fps = round(1 / env.unwrapped.dt) if is_dm_control else int(env.metadata.get("render_fps") or 30)
         env.close()
         require_players(task, 1)
         self.num_envs, self._id = task.num_envs, task.id
@@ -182,8 +182,8 @@ def _own_env(task: Task, render_mode: str | None, checked: bool = True) -> Any:
 
         make = make_atari_baselines if task.atari.baselines else make_atari
         rules = task.atari
-        shown: dict[str, Any] = {"render_mode": render_mode, "kwargs": task.kwargs, "frames": rules.frames}
-        env = make(task.id, rules.episodic_life, repeat_action_probability=rules.repeat_action_probability, **shown)
+        options: dict[str, Any] = {"render_mode": render_mode, "kwargs": task.kwargs, "frames": rules.frames}
+        env = make(task.id, rules.episodic_life, repeat_action_probability=rules.repeat_action_probability, **options)
         return _apply_wrappers(task, env)
 
 
@@ -263,8 +263,8 @@ def _with_zero_based_actions(env: Any) -> Any:
     space, first = env.action_space, first_action(env.action_space)
     if not np.any(first):
         return env
-    shown = spaces.Discrete(space.n) if isinstance(space, spaces.Discrete) else spaces.MultiDiscrete(space.nvec)
-    wrapped: Any = wrappers.TransformAction(env, lambda action: action + first, shown)
+    zero_based = spaces.Discrete(space.n) if isinstance(space, spaces.Discrete) else spaces.MultiDiscrete(space.nvec)
+    wrapped: Any = wrappers.TransformAction(env, lambda action: action + first, zero_based)
     wrapped.own_action_space = space
     return wrapped
 
@@ -281,15 +281,15 @@ def _flatten_observations(env: Any) -> Any:
     texts."""
     from gymnasium import spaces, wrappers
 
-    given = env.observation_space
-    space, select = drop_texts(given)
+    original = env.observation_space
+    space, select = drop_texts(original)
     if isinstance(space, spaces.Box) or not can_flatten(space):
         return env
-    if space is not given:
+    if space is not original:
         env = wrappers.TransformObservation(env, select, space)
-        env.dropped_texts = [name for name, part in leaf_spaces_by_name(given).items() if is_text(part)]
+        env.dropped_texts = [name for name, part in leaf_spaces_by_name(original).items() if is_text(part)]
     scaled, scale = scale_bytes(space)
     flat: Any = wrappers.FlattenObservation(wrappers.TransformObservation(env, scale, scaled))
     flat.own_observation_space = space
-    flat.observation_space = FlattenedBox(flat.observation_space, leaf_spaces_by_name(scaled), RowFlattener(given))
+    flat.observation_space = FlattenedBox(flat.observation_space, leaf_spaces_by_name(scaled), RowFlattener(original))
     return flat

@@ -93,23 +93,23 @@ def drop_texts(space: Any) -> tuple[Any, FlattenFunction]:
     texts = [is_text(leaf) for leaf in leaf_spaces(space)]
     if not any(texts) or all(texts):
         return space, lambda obs: obs
-    kept: tuple[Any, FlattenFunction] = _by_parts(
+    result: tuple[Any, FlattenFunction] = _by_parts(
         space, lambda leaf: None if is_text(leaf) else (leaf, lambda obs: obs)
     )
-    return kept
+    return result
 
 
 def _by_parts(space: Any, treat: Callable[[Any], Any]) -> Any:
     """`space` with `treat` applied to each part, and the function for its observations. `treat` returns a space and a
     function, or None to leave the part out; None if no part is left."""
     if isinstance(space, spaces.Dict):
-        named = {key: part for key, given in space.items() if (part := _by_parts(given, treat))}
+        named = {key: part for key, child in space.items() if (part := _by_parts(child, treat))}
         dictionary = spaces.Dict({key: part for key, (part, _) in named.items()})
-        return named and (dictionary, lambda obs: {key: of_part(obs[key]) for key, (_, of_part) in named.items()})
+        return named and (dictionary, lambda obs: {key: convert(obs[key]) for key, (_, convert) in named.items()})
     if isinstance(space, spaces.Tuple):
-        placed = {i: part for i, given in enumerate(space) if (part := _by_parts(given, treat))}
+        placed = {i: part for i, child in enumerate(space) if (part := _by_parts(child, treat))}
         several = spaces.Tuple([part for part, _ in placed.values()])
-        return placed and (several, lambda obs: tuple(of_part(obs[i]) for i, (_, of_part) in placed.items()))
+        return placed and (several, lambda obs: tuple(convert(obs[i]) for i, (_, convert) in placed.items()))
     return treat(space)
 
 

@@ -73,15 +73,15 @@ class PettingZooEnv:
 
     def reset(self, seeds: Sequence[int]) -> PolicyInput:
         """See `VectorEnv.reset`."""
-        given, _ = self._envs.reset(seeds[:: self.players])
-        return self._policy_input(given)
+        observation, _ = self._envs.reset(seeds[:: self.players])
+        return self._policy_input(observation)
 
     def step(self, actions: np.ndarray) -> EnvStep:
         """See `VectorEnv.step`."""
         own = actions.astype(self.action_space.dtype, copy=False)
         by_game = own.reshape(-1, self.players, *actions.shape[1:])
-        given, _, terminated, truncated, _ = self._envs.step(by_game)
-        policy_input, raw_reward = self._policy_input(given), self._rows(given["rewards"])
+        observation, _, terminated, truncated, _ = self._envs.step(by_game)
+        policy_input, raw_reward = self._policy_input(observation), self._rows(observation["rewards"])
         reward = np.sign(raw_reward) if self._reward_clip else raw_reward
         terminated, truncated = (np.repeat(flags, self.players) for flags in (terminated, truncated))
         over = terminated | truncated
@@ -96,12 +96,12 @@ class PettingZooEnv:
             policy_input.action_mask,
         )
 
-    def _policy_input(self, given: Mapping[str, np.ndarray]) -> PolicyInput:
-        policy_mask = self._rows(given["policy_mask"]).astype(bool) if self._takes_turns else None
+    def _policy_input(self, observation: Mapping[str, np.ndarray]) -> PolicyInput:
+        policy_mask = self._rows(observation["policy_mask"]).astype(bool) if self._takes_turns else None
         return PolicyInput(
-            self._rows(given["obs"]),
+            self._rows(observation["obs"]),
             policy_mask,
-            self._rows(given["action_mask"]).astype(bool) if self.masks_actions else None,
+            self._rows(observation["action_mask"]).astype(bool) if self.masks_actions else None,
         )
 
     def _rows(self, array: np.ndarray) -> np.ndarray:

@@ -44,9 +44,9 @@ def _opposite(num_envs: int, players: int) -> np.ndarray:
     return np.arange(num_envs).reshape(-1, players)[::-1].reshape(-1)
 
 
-def split_by_component(space: Any, lanes: np.ndarray) -> list[np.ndarray]:
-    """`lanes [N, A]`, with a column for each choice, split into one array for each component of `space`."""
-    return np.split(lanes, np.cumsum(get_num_choices(space))[:-1], axis=1)
+def split_by_component(space: Any, columns: np.ndarray) -> list[np.ndarray]:
+    """`columns [N, A]`, with a column for each choice, split into one array for each component of `space`."""
+    return np.split(columns, np.cumsum(get_num_choices(space))[:-1], axis=1)
 
 
 def random_actions(env: VectorEnv, rng: np.random.Generator, action_mask: np.ndarray | None = None) -> np.ndarray:

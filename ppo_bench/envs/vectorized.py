@@ -71,13 +71,13 @@ class GymVectorEnv:
 
     def reset(self, seeds: Sequence[int]) -> tuple[Any, dict[str, Any]]:
         """Restart all environments, with one seed each; observations and infos as in gymnasium."""
-        given: tuple[Any, dict[str, Any]] = self._call(self._envs.reset, seed=list(seeds))
-        return given
+        result: tuple[Any, dict[str, Any]] = self._call(self._envs.reset, seed=list(seeds))
+        return result
 
     def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Step all environments; observations, rewards, terminated, truncated and infos as in gymnasium."""
-        given: tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]] = self._call(self._envs.step, actions)
-        return given
+        result: tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]] = self._call(self._envs.step, actions)
+        return result
 
     def render(self) -> np.ndarray:
         """A frame `[H, W, 3]` uint8 of the first environment."""

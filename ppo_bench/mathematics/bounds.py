@@ -37,8 +37,8 @@ def action_bounds(space: Any, rescaled: bool) -> ActionBounds | None:
 
     bounded = isinstance(space, spaces.Box)
     if rescaled and not (bounded and np.isfinite(space.low).all() and np.isfinite(space.high).all()):
-        shown = one_line(space)
-        raise ConfigError(f"env.rescale_actions=true is for actions of floats with bounds, not {shown}: use false")
+        text = one_line(space)
+        raise ConfigError(f"env.rescale_actions=true is for actions of floats with bounds, not {text}: use false")
     return ActionBounds(space.low, space.high, rescaled) if bounded else None
 
 

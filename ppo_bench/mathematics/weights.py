@@ -58,8 +58,8 @@ def _initial(parameter: Parameter, index: int, seed: int) -> np.ndarray:
     rows, columns = parameter.shape[0], math.prod(parameter.shape[1:])
     one = np.ones(1, np.int32)
     key = noise.stream_key(np, one * seed, noise.Stream.WEIGHTS, one * index, one * 0)
-    places = np.arange(rows, dtype=np.int32)[:, None], np.arange(columns, dtype=np.int32)[None, :]
-    words = noise.threefry2x32(key, places)
+    indices = np.arange(rows, dtype=np.int32)[:, None], np.arange(columns, dtype=np.int32)[None, :]
+    words = noise.threefry2x32(key, indices)
     if parameter.gain is None:
         values = parameter.bound * (2.0 * noise.uniform(np, words[0], np.float64) - 1.0)
     else:

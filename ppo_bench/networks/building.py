@@ -26,14 +26,14 @@ def network(
     if not actions.choices:
         position = max(i for i, p in enumerate(arrays) if p.name.startswith("critic.")) + 1
         arrays.insert(position, Parameter("actor.log_std", (actions.action_dim,), None))
-    of_bytes = is_byte_space(observation_space)
+    takes_bytes = is_byte_space(observation_space)
     return NetworkSpec(
         module,
         tuple(arrays),
         observation_space.shape,
-        of_bytes,
+        takes_bytes,
         actions,
-        scaled_weights=first if of_bytes else (),
+        scaled_weights=first if takes_bytes else (),
         **fields,
     )
 

@@ -218,9 +218,9 @@ class FlaxModule:
         carry = {name: jnp.zeros((1, *shape)) for name, shape in self.carry.items()}
         carry_inputs = (carry, jnp.zeros(1)) if carry else ()
         parts = {name: jnp.zeros((1, *part.shape)) for name, part in getattr(self._space, "spaces", {}).items()}
-        seen = parts or jnp.zeros((1, *self._space.shape))
+        observation = parts or jnp.zeros((1, *self._space.shape))
         with _made_by(f"network.flax={self._target}"):
-            variables = self._module.init(jax.random.key(seed), seen, *carry_inputs)
+            variables = self._module.init(jax.random.key(seed), observation, *carry_inputs)
         if apart := set(variables) - {"params"}:
             raise ConfigError(f"network.flax={self._target}: {apart.pop()} are variables that a run does not keep")
         return variables["params"]

@@ -67,9 +67,9 @@ def rnd_networks(network: NetworkSpec, units: int) -> RndNetworks:
         size = math.prod(shape)
         return RndNetworks({which: _vector_module(which, size, units) for which in (PREDICTOR, TARGET)}, (size,))
     if min(shape[:2]) < MIN_IMAGE_SIDE:
-        shown = " x ".join(map(str, shape[:2]))
+        size_text = " x ".join(map(str, shape[:2]))
         raise ConfigError(
-            f"algorithm=rnd takes images of {MIN_IMAGE_SIDE} x {MIN_IMAGE_SIDE} pixels or more, not {shown}"
+            f"algorithm=rnd takes images of {MIN_IMAGE_SIDE} x {MIN_IMAGE_SIDE} pixels or more, not {size_text}"
         )
     height, width, channels = *shape[:2], 3 if shape[2] % 3 == 0 else 1
     pixels = pixels_after(NATURE, height, width)

@@ -160,7 +160,7 @@ class Combined(Mlp):
                 image_encoders=image_encoders,
                 others=others,
                 units=IMAGE_FEATURES,
-                of_bytes=is_byte_space(observation_space),
+                takes_bytes=is_byte_space(observation_space),
                 outputs=actions.action_dim,
                 streams=streams,
             ),

@@ -97,16 +97,16 @@ class TrainingSpec:
         """Raise `ConfigError` unless every shard contributes equally many samples to each minibatch."""
         shards, minibatches = self.ppo.shards, self.ppo.num_minibatches
         rows = self.ppo.num_envs // shards
-        of_shard = "" if shards == 1 else f" of each of ppo.shards={shards}"
+        shard_text = "" if shards == 1 else f" of each of ppo.shards={shards}"
         if self.network.learns_from_sequences and rows % minibatches:
-            shown = f"ppo.num_envs={rows}" if shards == 1 else f"the {rows} rows{of_shard}"
+            rows_text = f"ppo.num_envs={rows}" if shards == 1 else f"the {rows} rows{shard_text}"
             raise ConfigError(
-                f"ppo.num_minibatches={minibatches} does not divide {shown}, and this network learns from whole "
+                f"ppo.num_minibatches={minibatches} does not divide {rows_text}, and this network learns from whole "
                 "environments: choose a divisor"
             )
         if rows * self.ppo.num_steps % minibatches:
             raise ConfigError(
-                f"ppo.num_minibatches={minibatches} does not divide the {rows} rows{of_shard} x "
+                f"ppo.num_minibatches={minibatches} does not divide the {rows} rows{shard_text} x "
                 f"ppo.num_steps={self.ppo.num_steps}: choose a divisor"
             )
 

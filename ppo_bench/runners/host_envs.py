@@ -153,9 +153,9 @@ class HostEnvs:
     def end_rollout(self, state: Arrays, rollout: Arrays) -> tuple[Arrays, Rollout]:
         """State after a rollout, and its result."""
         rewards, raw_rewards, value_mask = rollout["rewards"], rollout["raw_rewards"], ~rollout["done"][:-1]
-        for given, limit in ((raw_rewards, FLOAT32_MAX), (rewards, self._max_reward)):
-            if not is_in_range(given, limit):
-                raise out_of_range("a reward", given.T, self._first, limit)
+        for values, limit in ((raw_rewards, FLOAT32_MAX), (rewards, self._max_reward)):
+            if not is_in_range(values, limit):
+                raise out_of_range("a reward", values.T, self._first, limit)
         if self._ppo.norm_reward:
             rewards = self._normalized_rewards(state, rewards, value_mask)
         totals = EpisodeTotals(state["envs.returns"], state["envs.lengths"])
@@ -199,7 +199,7 @@ class HostEnvs:
             columns = self._all_reduce_moments(
                 Moments(*(np.array(column) for column in zip(*step_moments, strict=True)))
             )
-            step_moments = [Moments(*of_step) for of_step in zip(*columns, strict=True)]
+            step_moments = [Moments(*row) for row in zip(*columns, strict=True)]
         for t, row in enumerate(rewards):
             stats = normalize.merge(stats, step_moments[t])
             normalized[t] = normalize.normalize_rewards(FastNumpy, stats, row, hp.reward_clip)

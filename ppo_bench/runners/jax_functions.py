@@ -295,6 +295,6 @@ def stable_argsort(_: Any, words: jax.Array) -> jax.Array:
     On a CPU, `jnp.argsort` is 4 times slower, since XLA sorts pairs (docs/performance.md).
     """
     with jax.enable_x64(True):
-        places = jnp.arange(words.shape[-1], dtype=jnp.int64)
-        ordered = jax.lax.sort(words.astype(jnp.int64) << 32 | places, is_stable=False)
+        indices = jnp.arange(words.shape[-1], dtype=jnp.int64)
+        ordered = jax.lax.sort(words.astype(jnp.int64) << 32 | indices, is_stable=False)
         return (ordered & 0xFFFFFFFF).astype(jnp.int32)

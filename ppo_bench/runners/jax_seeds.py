@@ -72,7 +72,7 @@ class JaxSeedsRunner:
         self._enqueue_iterations(state)
         state.iteration += 1
         pending = jax.device_get(state.pending.pop(0))
-        learning_rates = [told["learning_rate"] for told in self._hyperparameters(state, state.iteration)]
+        learning_rates = [each["learning_rate"] for each in self._hyperparameters(state, state.iteration)]
         try:
             state.totals, measured = collect_reports(self._one.spec, learning_rates, pending, state.totals)
         except FailedRuns as error:
@@ -90,8 +90,11 @@ class JaxSeedsRunner:
         )
         with jax.default_device(self._device):
             for k in self._one.iterations_to_enqueue(state.iteration, len(state.pending)):
-                told = self._padded(self._hyperparameters(state, k))
-                stacked = {name: np.array([own[name] for own in told], self._one.functions.dtype) for name in told[0]}
+                hyperparameters = self._padded(self._hyperparameters(state, k))
+                stacked = {
+                    name: np.array([own[name] for own in hyperparameters], self._one.functions.dtype)
+                    for name in hyperparameters[0]
+                }
                 state.train_state, state.envs, *results = program(
                     state.train_state, state.envs, seeds, stacked, np.int32(k)
                 )
@@ -109,20 +112,20 @@ class JaxSeedsRunner:
         if (one, num_seeds) not in self._compiled:
             sharding = self._sharding(num_seeds)
 
-            def of_part(
+            def iterate_shard(
                 train_state: TrainState, envs: Envs, seeds: jax.Array, hyperparameters: Tree, k: jax.Array
             ) -> Any:
-                def of_seed(own: tuple[TrainState, Envs, jax.Array, Tree]) -> Any:
+                def iterate_seed(own: tuple[TrainState, Envs, jax.Array, Tree]) -> Any:
                     return one(*own, k)
 
                 own, together = (train_state, envs, seeds, hyperparameters), self._seeds_per_device(len(seeds))
                 if together == len(seeds):
-                    return jax.vmap(of_seed)(own)
-                return jax.lax.map(of_seed, own, batch_size=together if together > 1 else None)
+                    return jax.vmap(iterate_seed)(own)
+                return jax.lax.map(iterate_seed, own, batch_size=together if together > 1 else None)
 
             seeds, same = sharding.spec, Spec()
             program = jax.shard_map(
-                of_part,
+                iterate_shard,
                 mesh=sharding.mesh,
                 in_specs=(seeds, seeds, seeds, seeds, same),
                 out_specs=seeds,
@@ -140,17 +143,17 @@ class JaxSeedsRunner:
         most = math.ceil(num_seeds / len(self._devices))
         return math.ceil(num_seeds / most)
 
-    def _seeds_per_device(self, of_part: int) -> int:
-        """Number of seeds that a device trains at a time, out of `of_part` seeds; all of them on a GPU."""
+    def _seeds_per_device(self, num_local_seeds: int) -> int:
+        """Number of seeds that a device trains at a time, out of `num_local_seeds` seeds; all of them on a GPU."""
         if self._device.platform != "cpu":
-            return of_part
-        turns = math.ceil(of_part / max(1, MAX_MINIBATCH_ROWS // self._one.spec.ppo.minibatch_size))
-        return math.ceil(of_part / turns)
+            return num_local_seeds
+        turns = math.ceil(num_local_seeds / max(1, MAX_MINIBATCH_ROWS // self._one.spec.ppo.minibatch_size))
+        return math.ceil(num_local_seeds / turns)
 
-    def _padded(self, of_each_run: Sequence[T]) -> list[T]:
+    def _padded(self, values: Sequence[T]) -> list[T]:
         """List padded with copies of its last entry, so that parts are equal; results of the copies are dropped."""
-        missing = -len(of_each_run) % self._parts(len(of_each_run))
-        return [*of_each_run, *([of_each_run[-1]] * missing)]
+        missing = -len(values) % self._parts(len(values))
+        return [*values, *([values[-1]] * missing)]
 
     def init(self, seeds: Sequence[int]) -> SeedsState:
         """See `SeedsRunner.init`."""
@@ -171,10 +174,10 @@ class JaxSeedsRunner:
 
     def restore(self, arrays: Sequence[Arrays]) -> SeedsState:
         """See `SeedsRunner.restore`."""
-        of_runs = [self._one.training_arrays(own) for own in arrays]
-        seeds, iteration = [int(own["seed"]) for own in of_runs], int(of_runs[0]["iteration"])
-        padded = self._padded(of_runs)
-        stacked = {name: np.stack([own[name] for own in padded]) for name in of_runs[0]}
+        arrays_by_run = [self._one.training_arrays(own) for own in arrays]
+        seeds, iteration = [int(own["seed"]) for own in arrays_by_run], int(arrays_by_run[0]["iteration"])
+        padded = self._padded(arrays_by_run)
+        stacked = {name: np.stack([own[name] for own in padded]) for name in arrays_by_run[0]}
         sharding = self._sharding(len(seeds))
         with jax.enable_x64(True):  # arrays of the environments include 64-bit types
             envs, env_step = self._reset_envs(self._padded(seeds), iteration, select_prefix("normalize", stacked))

@@ -98,10 +98,10 @@ def _collect(
     def step(state: tuple[Envs, Tree], t: jax.Array) -> tuple[tuple[Envs, Tree], Any]:
         envs, buffer = state
         buffer, carry, actions = functions.act(arrays, buffer, envs.carry, noise, t, _policy_input(functions, envs))
-        env_state, given = env_step(envs.state, bounds.to_env_actions(jnp, actions) if bounds else actions)
+        env_state, outcome = env_step(envs.state, bounds.to_env_actions(jnp, actions) if bounds else actions)
         with jax.enable_x64(True):  # statistics are float64
-            env_arrays, reward, flags = after_step(jnp, functions.spec, envs.arrays, given, all_reduce_moments)
-        return (Envs(env_state, env_arrays, carry), buffer), (reward, given.raw_reward, _packed(flags))
+            env_arrays, reward, flags = after_step(jnp, functions.spec, envs.arrays, outcome, all_reduce_moments)
+        return (Envs(env_state, env_arrays, carry), buffer), (reward, outcome.raw_reward, _packed(flags))
 
     buffer = functions.store_initial_carry(functions.allocate(), envs.carry)
     steps = jnp.arange(functions.ppo.num_steps, dtype=jnp.int32)

@@ -87,10 +87,10 @@ class ProgramRunner:
         """Enqueue the next iterations; returns without waiting for them."""
         with jax.default_device(self.functions.device):
             for k in self.iterations_to_enqueue(state.iteration, len(state.pending)):
-                told = {"learning_rate": np.array(self._learning_rate(k), self.functions.dtype)}
+                hyperparameters = {"learning_rate": np.array(self._learning_rate(k), self.functions.dtype)}
                 seed, iteration = np.int32(state.seed), np.int32(k)
                 state.train_state, state.envs, *results = state.program(
-                    state.train_state, state.envs, seed, told, iteration
+                    state.train_state, state.envs, seed, hyperparameters, iteration
                 )
                 self.last_enqueued = PendingIteration(*results)  # type: ignore[arg-type]
                 state.pending.append(self.last_enqueued)
@@ -192,16 +192,16 @@ class ProgramRunner:
 
         Requires 64-bit types to be enabled.
         """
-        of_envs = [
+        env_specs = [
             array for array in select_roles(self._array_specs, ArrayRole.ENVIRONMENT) if array.name.startswith("envs.")
         ]
-        defaults = {array.name: jnp.full(array.shape, array.fill, array.dtype) for array in of_envs}
+        defaults = {array.name: jnp.full(array.shape, array.fill, array.dtype) for array in env_specs}
         carry = select_prefix("envs.carry", defaults)
         excluded = (*HOST_COMPUTED, *add_prefix("envs.carry", carry))
         arrays = {name: array for name, array in defaults.items() if name not in excluded}
         arrays |= {name: jnp.array(array) for name, array in statistics.items()}
-        shown = policy_input._asdict().items()
-        arrays |= {STATE_NAMES[name]: array for name, array in shown if name != "obs" and array is not None}
+        fields = policy_input._asdict().items()
+        arrays |= {STATE_NAMES[name]: array for name, array in fields if name != "obs" and array is not None}
         arrays |= observed(jnp, self.spec, arrays, policy_input.obs, self.spec.all_reduce_moments)
         return Envs(state, arrays, carry)
 

@@ -25,11 +25,11 @@ def allocate(spec: TrainingSpec, device: torch.device) -> Params:
 def store_initial_carry(network: NetworkSpec, carry: Params, rollout_buffer: Params) -> None:
     """Copy the carry before step 0 into `rollout_buffer`: windows, and all of it if learning is from sequences."""
     for array in network.carry:
-        kept, before = rollout_buffer[f"carry.{array.name}"], carry[array.name]
+        target, before = rollout_buffer[f"carry.{array.name}"], carry[array.name]
         if array.window:
-            kept[: array.shape[0]].copy_(before.transpose(0, 1))
+            target[: array.shape[0]].copy_(before.transpose(0, 1))
         elif network.learns_from_sequences:
-            kept.copy_(before)
+            target.copy_(before)
 
 
 def carry_before_step(network: NetworkSpec, carry: Params, rollout_buffer: Params, t: int) -> list[Tensor]:
@@ -47,8 +47,8 @@ def store_carry(
     for array in network.carry:
         name, before = array.name, carry[array.name]
         if array.window:
-            kept = before if over else rollout_buffer[f"carry.{name}"][t + array.shape[0]]
-            kept.copy_(_window(array, rollout_buffer, t) if over else after[name])
+            target = before if over else rollout_buffer[f"carry.{name}"][t + array.shape[0]]
+            target.copy_(_window(array, rollout_buffer, t) if over else after[name])
             continue
         if not network.learns_from_sequences:
             rows[t][f"carry.{name}"].copy_(before)

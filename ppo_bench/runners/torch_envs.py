@@ -203,8 +203,8 @@ def _step(
     actions: Tensor,
 ) -> tuple[Any, Tensors, Tensor, Tensor]:
     """State and arrays after a step; rewards `[2, N]` float32, raw ones last, and flags `[F, N]` (`STEP_FLAGS`)."""
-    given: Any
-    state, given = env_step(state, bounds.to_env_actions(torch, actions) if bounds else actions)
-    after, rewards, flags = after_step(torch, spec, arrays, given, all_reduce_moments)
-    numbers = torch.stack([rewards, given.raw_reward])
+    result: Any
+    state, result = env_step(state, bounds.to_env_actions(torch, actions) if bounds else actions)
+    after, rewards, flags = after_step(torch, spec, arrays, result, all_reduce_moments)
+    numbers = torch.stack([rewards, result.raw_reward])
     return state, dict(after), numbers, torch.stack([flags[name] for name in STEP_FLAGS])

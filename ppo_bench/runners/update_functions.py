@@ -77,8 +77,8 @@ class UpdateFunctions(NamedTuple):
         the first step, `[N, ...]`.
         """
         targets = self.algorithm.targets(self.ops, self.network, self.ppo, arrays, statistics, rollout)
-        taken = {"obs": rollout["obs"][:-1], "actions": rollout["actions"][:-1]}
-        batch = {**taken, **targets.batch, **add_prefix("mask", targets.masks)}
+        batch = {"obs": rollout["obs"][:-1], "actions": rollout["actions"][:-1]}
+        batch |= {**targets.batch, **add_prefix("mask", targets.masks)}
         carry = {f"carry.{c.name}": rollout[f"carry.{c.name}"] for c in self.network.carry}
         if "action_mask" in rollout:
             batch["action_mask"] = rollout["action_mask"][:-1]
@@ -133,15 +133,15 @@ class UpdateFunctions(NamedTuple):
         Every shard contributes equally many samples, in its own random order. `sample_indices` is the property of that
         name plus the index of this device's first row; `seed [1]`, `iteration [1]` and `epochs [E]` are int32.
         """
-        places = noise.permutations(self.ops.xp, seed, iteration, epochs, sample_indices, argsort=argsort)
-        epochs_, minibatches = places.shape[0], self.ppo.num_minibatches
+        permuted = noise.permutations(self.ops.xp, seed, iteration, epochs, sample_indices, argsort=argsort)
+        num_epochs, num_minibatches = permuted.shape[0], self.ppo.num_minibatches
         if self.num_local_shards == 1:
-            return places.reshape(epochs_, minibatches, -1)
-        of_shard = self.num_envs // self.num_local_shards  # from indices within a shard to indices on the device
-        shard = self.ops.xp.cumsum(self.ops.xp.ones_like(places[:1, :, :1]), 1) - 1
-        rows = places // of_shard * self.num_envs + shard * of_shard + places % of_shard
-        of_minibatches = rows.reshape(epochs_, self.num_local_shards, minibatches, -1).swapaxes(1, 2)
-        return of_minibatches.reshape(epochs_, minibatches, -1)
+            return permuted.reshape(num_epochs, num_minibatches, -1)
+        envs_per_shard = self.num_envs // self.num_local_shards  # from indices within a shard to indices on the device
+        shard = self.ops.xp.cumsum(self.ops.xp.ones_like(permuted[:1, :, :1]), 1) - 1
+        rows = permuted // envs_per_shard * self.num_envs + shard * envs_per_shard + permuted % envs_per_shard
+        by_minibatch = rows.reshape(num_epochs, self.num_local_shards, num_minibatches, -1).swapaxes(1, 2)
+        return by_minibatch.reshape(num_epochs, num_minibatches, -1)
 
     def weights(self, batch: Tree, rows: Array) -> Array:
         """Advantages, normalised if `norm_adv`, and the weights of masks: `[E, K, W, B]` for K minibatches of E epochs.
@@ -150,13 +150,13 @@ class UpdateFunctions(NamedTuple):
         """
         xp, all_reduce_sum = self.ops.xp, self.ops.all_reduce_sum
         masks = select_prefix("mask", batch)
-        taken = xp.stack([self._by_minibatch(mask, rows) for mask in masks.values()])
-        weights = ppo.normalize_masks(xp, taken, all_reduce_sum)
+        minibatch_masks = xp.stack([self._by_minibatch(mask, rows) for mask in masks.values()])
+        weights = ppo.normalize_masks(xp, minibatch_masks, all_reduce_sum)
         advantages = self._by_minibatch(batch["advantages"], rows)
         if self.ppo.norm_adv:
             policy = list(masks).index("policy")
             advantages = (
-                self._normalized_by_shard(advantages, taken[policy])
+                self._normalized_by_shard(advantages, minibatch_masks[policy])
                 if self.ppo.norm_adv_by_shard
                 else ppo.normalize_advantages(xp, advantages, weights[policy], all_reduce_sum)
             )
@@ -165,12 +165,12 @@ class UpdateFunctions(NamedTuple):
     def _by_minibatch(self, x: Array, rows: Array) -> Array:
         """The entries of `x` in each minibatch, `[E, K, B]`; `x` has a number for each transition, or E of them."""
         epochs, minibatches, samples = rows.shape
-        if x.ndim > (2 if self.network.learns_from_sequences else 1):  # others for each epoch
-            of_epochs = (self._by_minibatch(x[..., epoch], rows[epoch : epoch + 1]) for epoch in range(epochs))
-            return self.ops.xp.concatenate(list(of_epochs), 0)
-        taken = self.ops.take(x, rows.reshape(-1), 1 if self.network.learns_from_sequences else 0)
-        by_steps = taken.reshape(-1, epochs * minibatches, samples)
-        return by_steps.swapaxes(0, 1).reshape(epochs, minibatches, -1)
+        if x.ndim > (2 if self.network.learns_from_sequences else 1):  # different ones for each epoch
+            by_epoch = (self._by_minibatch(x[..., epoch], rows[epoch : epoch + 1]) for epoch in range(epochs))
+            return self.ops.xp.concatenate(list(by_epoch), 0)
+        entries = self.ops.take(x, rows.reshape(-1), 1 if self.network.learns_from_sequences else 0)
+        by_step = entries.reshape(-1, epochs * minibatches, samples)
+        return by_step.swapaxes(0, 1).reshape(epochs, minibatches, -1)
 
     def _normalized_by_shard(self, advantages: Array, mask: Array) -> Array:
         """Advantages `[..., B]` of minibatches, normalised separately within each shard's part."""
@@ -186,21 +186,19 @@ class UpdateFunctions(NamedTuple):
 
     def minibatch(self, batch: Tree, rows: Array, weights: Array) -> Tree:
         """The minibatch of the samples `rows [M]`; `weights [W, B]` are its row of `UpdateFunctions.weights`."""
-        sequences, windows = (
-            self.network.learns_from_sequences,
-            {f"carry.{w.name}": w.shape[0] for w in self.network.windows},
-        )
-        taken = {}
+        sequences = self.network.learns_from_sequences
+        windows = {f"carry.{w.name}": w.shape[0] for w in self.network.windows}
+        minibatch = {}
         for name, x in batch.items():
             if name == "advantages" or name.startswith("mask."):
                 continue
             if name in windows and not sequences:
-                taken[name] = self.ops.take_windows(x, rows, windows[name], self.num_envs)
+                minibatch[name] = self.ops.take_windows(x, rows, windows[name], self.num_envs)
             else:
-                taken[name] = self.ops.take(x, rows, self.env_axes.get(name, 1) if sequences else 0)
+                minibatch[name] = self.ops.take(x, rows, self.env_axes.get(name, 1) if sequences else 0)
         names = ("advantages", *(f"{name}_weight" for name in select_prefix("mask", batch)))
         shape = (self.ppo.num_steps, -1) if sequences else (-1,)
-        return taken | {name: x.reshape(shape) for name, x in zip(names, weights, strict=True)}
+        return minibatch | {name: x.reshape(shape) for name, x in zip(names, weights, strict=True)}
 
     def loss(self, arrays: Tree, minibatch: Tree) -> tuple[Array, Array]:
         """The scalar loss to minimise, and the reported scalars `[M]` in the order of `loss_names`.

@@ -47,8 +47,8 @@ def advice(config: Config, env: VectorEnv | GraphEnv) -> Iterator[str]:
             f"{config.ppo.batch_size:,} steps (ppo.num_envs x ppo.num_steps)"
         )
     yield from _restarts(config, getattr(env, "time_limit", None))
-    of_images = is_byte_space(env.observation_space) or images_in(env.observation_space)
-    if isinstance(env.action_space, spaces.Box) and config.root.env.id and not config.ppo.norm_obs and not of_images:
+    has_images = is_byte_space(env.observation_space) or images_in(env.observation_space)
+    if isinstance(env.action_space, spaces.Box) and config.root.env.id and not config.ppo.norm_obs and not has_images:
         yield (
             f"warning: {config.task.id} has actions of floats, for which CleanRL normalises observations and rewards: "
             "ppo=continuous has its hyperparameters, and checkpoint.every_iterations=50 suits them"

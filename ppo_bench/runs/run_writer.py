@@ -155,7 +155,7 @@ class RunWriter:
         missing = set(self.config.task.info) - DEFAULT_INFO_KEYS - set(self.loop.recent_told)
         if missing:
             print_status(
-                f"warning: env.info: none of {self.loop.episodes} episodes has told {', '.join(sorted(missing))}"
+                f"warning: env.info: none of {self.loop.episodes} episodes has reported {', '.join(sorted(missing))}"
             )
 
     def save(self, arrays: Arrays) -> Path:

@@ -34,8 +34,8 @@ class BoardGame(PgxGames):
         """See `Dynamics.observe`."""
         with jax.enable_x64(False), warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # pgx deprecates the views of other players
-            of_all = jax.vmap(jax.vmap(self._game.observe, (None, 0)), (0, None))
-            observations = of_all(state.game, jnp.arange(self.players, dtype=jnp.int32))
+            observe_all = jax.vmap(jax.vmap(self._game.observe, (None, 0)), (0, None))
+            observations = observe_all(state.game, jnp.arange(self.players, dtype=jnp.int32))
             return observations.reshape(-1, *observations.shape[2:])
 
 

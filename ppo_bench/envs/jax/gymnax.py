@@ -54,13 +54,13 @@ class Gymnax:
         """`params` replace default parameters of these names. Raises `ConfigError` if one is unknown."""
         with jax.enable_x64(False), jax.default_prng_impl(_PRNG):
             self._env, self._params = env, _replaced(env.default_params, params)
-            shown, action_space = env.observation_space(self._params), env.action_space(self._params)
+            observation_space, action_space = env.observation_space(self._params), env.action_space(self._params)
             obs: Any = jax.eval_shape(env.reset_env, jax.random.PRNGKey(0), self._params)[0]
         limit = next((name for name in LIMITS if hasattr(self._params, name)), None)
         self.time_limit = int(getattr(self._params, limit)) if limit else NO_LIMIT
         if limit and not hasattr(env, "is_truncated"):  # before gymnax 1.0 steps at the limit end episodes as any end
             self._params = dataclasses.replace(self._params, **{limit: NO_LIMIT})
-        self._choices = int(shown.n) if hasattr(shown, "n") else None
+        self._choices = int(observation_space.n) if hasattr(observation_space, "n") else None
         if not isinstance(obs, jax.ShapeDtypeStruct):
             raise ConfigError(f"observations of {type(env).__name__} are of several parts: give them as one array")
         self.observation_space = self._observed(obs)
@@ -91,9 +91,9 @@ class Gymnax:
         with jax.enable_x64(False), jax.default_prng_impl(_PRNG):
             steps = state.steps + 1
             keys = jax.vmap(jax.random.fold_in)(state.key, steps)
-            taken = actions.astype(jnp.int32 if isinstance(self.action_space, spaces.Discrete) else jnp.float32)
+            cast_actions = actions.astype(jnp.int32 if isinstance(self.action_space, spaces.Discrete) else jnp.float32)
             obs, env, reward, terminated, *_ = jax.vmap(self._env.step_env, (0, 0, 0, None))(
-                keys, state.env, taken, self._params
+                keys, state.env, cast_actions, self._params
             )
             return GymnaxState(env, obs, state.key, steps), reward, terminated.astype(bool)
 

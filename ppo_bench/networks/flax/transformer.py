@@ -32,8 +32,10 @@ def gate(name: str, old: jax.Array, new: jax.Array) -> jax.Array:
     """`old` and `new`, `[B, D]` each, in proportions of a GRU-type gate (Parisotto et al. 2020)."""
 
     def sums(part: str, old: jax.Array) -> jax.Array:
-        of_new, of_old = (Dense(old.shape[-1], use_bias=False, name=f"{name}.{part}_{of}") for of in ("new", "old"))
-        return of_new(new) + of_old(old)
+        new_projection, old_projection = (
+            Dense(old.shape[-1], use_bias=False, name=f"{name}.{part}_{of}") for of in ("new", "old")
+        )
+        return new_projection(new) + old_projection(old)
 
     (bias,) = Weights({"bias": old.shape[-1:]}, name=name)()
     reset = nn.sigmoid(sums("reset", old))
@@ -131,13 +133,13 @@ class Transformer(nn.Module):
             x = x + attention.sinusoids(jnp, self.max_episode_steps - 1 - steps, x)
         return standardised(x)
 
-    def _rows(self, memory_rows: jax.Array, places: jax.Array) -> jax.Array:
+    def _rows(self, memory_rows: jax.Array, row_steps: jax.Array) -> jax.Array:
         """Standardised rows `[B, L, layers, D]` with positions, from the stored rows `memory_rows`.
 
-        `places [B, L]` are the rows' steps in the episode.
+        `row_steps [B, L]` are the rows' steps in the episode.
         """
         if self.positions != "learned":
             return memory_rows
         (kernel,) = Weights({"kernel": (self.dim, self.max_episode_steps)}, name="memory.positions")()
-        places = jnp.clip(places, 0, self.max_episode_steps - 1).astype(jnp.int32)
-        return standardised(memory_rows + kernel.T[places][:, :, None])
+        row_steps = jnp.clip(row_steps, 0, self.max_episode_steps - 1).astype(jnp.int32)
+        return standardised(memory_rows + kernel.T[row_steps][:, :, None])

@@ -63,8 +63,8 @@ class TorchOps:
 
     def take_windows(self, x: Tensor, rows: Tensor, steps: int, stride: int) -> Tensor:
         """See `Ops.take_windows`."""
-        places = rows[:, None] + stride * torch.arange(steps, dtype=rows.dtype, device=rows.device)
-        return x.index_select(0, places.view(-1)).view(*places.shape, *x.shape[1:])
+        indices = rows[:, None] + stride * torch.arange(steps, dtype=rows.dtype, device=rows.device)
+        return x.index_select(0, indices.view(-1)).view(*indices.shape, *x.shape[1:])
 
     def scan(self, step: ScanStep, carry: Any, rows: Any) -> tuple[Any, Any]:
         """See `Ops.scan`; a Python loop."""

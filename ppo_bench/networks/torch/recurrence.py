@@ -64,8 +64,8 @@ def _backward(
             projected.append(found.projected)
             recurrent.append(found.recurrent)
             hidden, *others = found.state
-            of_state = torch.stack([torch.addmm(hidden, found.recurrent, weight), *others])
-            after = torch.addcmul(gradient[t], of_state, not_reset[t]).unbind()
+            state_gradient = torch.stack([torch.addmm(hidden, found.recurrent, weight), *others])
+            after = torch.addcmul(gradient[t], state_gradient, not_reset[t]).unbind()
         # `after` includes `gradient[0]`, the direct gradient of the first state.
         return torch.stack(projected[::-1]), torch.stack(recurrent[::-1]), torch.stack(after)
 
