@@ -34,7 +34,7 @@ class Levelled(Ppo):
     def parameters(self, network: NetworkSpec) -> tuple[Parameter, ...]:
         return (Parameter("level", (), None),)
 
-    def frozen(self, network: NetworkSpec) -> tuple[Parameter, ...]:
+    def frozen_parameters(self, network: NetworkSpec) -> tuple[Parameter, ...]:
         return (Parameter("projection", (2, 3), 1.0),)
 
     def statistics(self, network: NetworkSpec, hp: Hyperparameters) -> tuple[Statistic, ...]:

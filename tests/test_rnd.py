@@ -101,7 +101,7 @@ def test_what_steps_that_only_reset_led_to_teaches_nothing() -> None:
     spec = problem_for(RandomScenes(4, False, False), 10, [*SMALL, "algorithm.update_proportion=1.0"])
     update_functions = make_update_functions(spec, OPS)
     arrays = {p.name: 0.1 * torch.ones(p.shape, dtype=torch.float64) for p in spec.parameters}
-    arrays |= {p.name: torch.ones(p.shape, dtype=torch.float64) for p in spec.algorithm.frozen(spec.network)}
+    arrays |= {p.name: torch.ones(p.shape, dtype=torch.float64) for p in spec.algorithm.frozen_parameters(spec.network)}
     statistics = {
         s.name: torch.full((4, *s.shape) if s.is_per_env else s.shape, s.fill, dtype=torch.float64)
         for s in spec.algorithm.statistics(spec.network, spec.ppo)

@@ -166,7 +166,7 @@ class Algorithm(Protocol):
         """Trained parameters in addition to those of `network`. Raises `ConfigError` if the algorithm cannot take the
         observations of `network`."""
 
-    def frozen(self, network: NetworkSpec) -> tuple[Parameter, ...]:
+    def frozen_parameters(self, network: NetworkSpec) -> tuple[Parameter, ...]:
         """Arrays that are initialised like parameters and never change."""
 
     def statistics(self, network: NetworkSpec, hp: Hyperparameters) -> tuple[Statistic, ...]:

@@ -46,8 +46,8 @@ class Ppo:
         """See `Algorithm.parameters`."""
         return ()
 
-    def frozen(self, network: NetworkSpec) -> tuple[Parameter, ...]:
-        """See `Algorithm.frozen`."""
+    def frozen_parameters(self, network: NetworkSpec) -> tuple[Parameter, ...]:
+        """See `Algorithm.frozen_parameters`."""
         return ()
 
     def statistics(self, network: NetworkSpec, hp: Hyperparameters) -> tuple[Statistic, ...]:

@@ -101,8 +101,8 @@ class Rnd(Ppo):
         """See `Algorithm.parameters`."""
         return self.rnd_networks(network).parameters(PREDICTOR)
 
-    def frozen(self, network: NetworkSpec) -> tuple[Parameter, ...]:
-        """See `Algorithm.frozen`."""
+    def frozen_parameters(self, network: NetworkSpec) -> tuple[Parameter, ...]:
+        """See `Algorithm.frozen_parameters`."""
         return self.rnd_networks(network).parameters(TARGET)
 
     def statistics(self, network: NetworkSpec, hp: Hyperparameters) -> tuple[Statistic, ...]:

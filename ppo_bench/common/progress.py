@@ -43,7 +43,7 @@ class ProgressDisplay:
                 TextColumn("{task.fields[status]}"),
             )
             self._live = Progress(*columns, console=console, refresh_per_second=4)
-            self._task = self._live.add_task(_cut(name), total=total_steps, status="")
+            self._task = self._live.add_task(_shorten(name), total=total_steps, status="")
 
     def __enter__(self) -> ProgressDisplay:
         if self._live:
@@ -68,18 +68,18 @@ class ProgressDisplay:
         if self._updates >= FIRST_ESTIMATE or global_step >= self._total_steps:
             text += f"  {duration((self._total_steps - global_step) * self._runs / sps)} left"
         if self._live:
-            steps = f"{_rounded(global_step)} of {_rounded(self._total_steps)}"
+            steps = f"{_abbreviate(global_step)} of {_abbreviate(self._total_steps)}"
             self._live.update(self._task, completed=global_step, status=f"{steps}  {text}")
         elif time.monotonic() - self._last_line >= PLAIN_INTERVAL_SECONDS or global_step >= self._total_steps:
             self._last_line = time.monotonic()
             print_status(f"{self._title}  step {global_step:,} of {self._total_steps:,}  {text}")
 
 
-def _cut(name: str) -> str:
+def _shorten(name: str) -> str:
     return name if len(name) <= MAX_NAME_LENGTH else f"{name[: MAX_NAME_LENGTH - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
-def _rounded(steps: int) -> str:
+def _abbreviate(steps: int) -> str:
     """A number of steps in at most five characters: `980`, `86k`, `12.3M`."""
     for unit, sign in ((1_000_000, "M"), (1_000, "k")):
         if steps >= unit:

@@ -57,7 +57,7 @@ def check_contract(make: Callable[[], VectorEnv | GraphEnv], num_steps: int | No
         altered = play(env, seeds, length, alter_reset_actions=True)
         # A difference may be due to the other actions, or to plays that are not repeatable at all.
         repeats = _same_play(first, altered) or _same_play(first, play(env, seeds, length))
-        mirrored = play(env, seeds, length, mirror=True).mirrored(players)
+        mirrored = play(env, seeds, length, mirror=True).mirror(players)
         other = play(env, others, length)
     finally:
         env.close()

@@ -28,7 +28,7 @@ def validate_env(name: str, env: Any) -> None:
 
 
 def _validate_env(name: str, env: Any) -> None:
-    result = _called(name, "reset", lambda: env.reset(seed=0))
+    result = _call(name, "reset", lambda: env.reset(seed=0))
     match result:
         case (obs, dict() as info):
             _require_observation(name, "reset", env.observation_space, obs)
@@ -41,7 +41,7 @@ def _validate_env(name: str, env: Any) -> None:
         action = _action(env, obs, info)
     except ValueError as error:
         raise ConfigError(f"{name}: {one_line(error)}") from error
-    result = _called(name, "step", lambda: env.step(action))
+    result = _call(name, "step", lambda: env.step(action))
     if not isinstance(result, tuple) or len(result) != 5:
         count = len(result) if isinstance(result, tuple) else 1
         raise ConfigError(
@@ -63,7 +63,7 @@ def _validate_env(name: str, env: Any) -> None:
         raise ConfigError(f"{name}: step gives a reward of {reward}, which {range_error(reward)}")
 
 
-def _called(name: str, method: str, call: Callable[[], Any]) -> Any:
+def _call(name: str, method: str, call: Callable[[], Any]) -> Any:
     with exit_as_error(f"{name}: {method}"):
         try:
             return call()

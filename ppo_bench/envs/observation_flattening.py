@@ -39,7 +39,7 @@ class ObservationFlattener:
             floats = [box.dtype for box in boxes.values() if isinstance(box, spaces.Box) and box.dtype.kind == "f"]
             self._dtype = np.result_type(*(floats or [np.dtype(np.float32)]))
             size = sum(spaces.flatdim(box) for box in boxes.values())
-            parts = {name: _prepared(box, None)[0] for name, box in boxes.items()}
+            parts = {name: _prepare_leaf(box, None)[0] for name, box in boxes.items()}
             self.space = FlattenedBox(spaces.Box(-np.inf, np.inf, (size,), self._dtype), parts, self)
 
     def __call__(self, obs: Any) -> Any:
@@ -66,7 +66,7 @@ def scale_bytes(space: Any) -> tuple[Any, FlattenFunction]:
     """
     all_bytes = all(isinstance(leaf, spaces.Box) and is_byte_space(leaf) for leaf in leaf_spaces(space))
     factor = None if all_bytes else np.float32(1 / 255)
-    scaled: tuple[Any, FlattenFunction] = _by_parts(space, functools.partial(_prepared, factor=factor))
+    scaled: tuple[Any, FlattenFunction] = _by_parts(space, functools.partial(_prepare_leaf, factor=factor))
     return scaled
 
 
@@ -113,7 +113,7 @@ def _by_parts(space: Any, treat: Callable[[Any], Any]) -> Any:
     return treat(space)
 
 
-def _prepared(space: Any, factor: np.float32 | None) -> tuple[Any, FlattenFunction]:
+def _prepare_leaf(space: Any, factor: np.float32 | None) -> tuple[Any, FlattenFunction]:
     """A part of the observations with its bytes multiplied by `factor`, and the function for its observations."""
     if not (isinstance(space, spaces.Box) and is_byte_space(space)):
         return space, lambda obs: obs

@@ -124,7 +124,7 @@ def _make_game(task: Task) -> Game:
     os.environ["SDL_AUDIODRIVER"] = "dummy"  # PettingZoo asks for sound as it is imported
     module, _, env_id = task.id.rpartition(":")
     if module:
-        _called(task.id, lambda: importlib.import_module(module))
+        _call(task.id, lambda: importlib.import_module(module))
     known = {**pettingzoo.aec_registry, **pettingzoo.parallel_registry}
     if env_id not in known:
         close = nearest(env_id, known)
@@ -137,7 +137,7 @@ def _make_game(task: Task) -> Game:
     elif task.atari:
         raise ConfigError(f"{env_id} is not an Atari game: add env.atari=null")
     kind: Any = "parallel" if env_id in pettingzoo.parallel_registry else "aec"
-    env = _called(env_id, lambda: pettingzoo.make(kind, env_id, **arguments))
+    env = _call(env_id, lambda: pettingzoo.make(kind, env_id, **arguments))
     if not hasattr(env, "possible_agents"):
         raise ConfigError(f"{env_id}: it does not say which agents there can be: {AGENTS_CHANGE}")
     if task.atari:
@@ -145,7 +145,7 @@ def _make_game(task: Task) -> Game:
     return Game(env_id, ParallelGame(env) if kind == "parallel" else AecGame(env))
 
 
-def _called(env_id: str, make: Callable[[], Any]) -> Any:
+def _call(env_id: str, make: Callable[[], Any]) -> Any:
     with exit_as_error(env_id):
         try:
             return make()

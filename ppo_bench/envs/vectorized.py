@@ -94,7 +94,7 @@ class GymVectorEnv:
             if not isinstance(error, EOFError | ConnectionError):
                 raise
             self._lost_worker = True
-            raise RunError(self._ended()) from error
+            raise RunError(self._describe_exit_codes()) from error
 
     def _failure(self, error: BaseException) -> RunError:
         """Failure that names the environment of this process that raised `error`, and its method."""
@@ -104,7 +104,7 @@ class GymVectorEnv:
                     return as_run_error(f"environment {i} of {self._id}: {frame.f_code.co_name}", error)
         return as_run_error(self._id, error)
 
-    def _ended(self) -> str:
+    def _describe_exit_codes(self) -> str:
         """A message that names the worker processes that have ended, with their exit codes."""
         sentinels = {process.sentinel: i for i, process in enumerate(self._envs.processes)}
         ended = [sentinels[ready] for ready in multiprocessing.connection.wait(list(sentinels), timeout=1.0)]

@@ -37,7 +37,7 @@ class ModuleSpec:
         """The function `(params, *inputs)` of the module of PyTorch."""
         from ppo_bench.networks.torch.functional import FunctionalModule
 
-        cls, options = _located(f"torch.{self.name}"), {**dict(self.options), **dict(self.inputs)}
+        cls, options = _import_module_class(f"torch.{self.name}"), {**dict(self.options), **dict(self.inputs)}
         return FunctionalModule(lambda: cls(**options), self.parameters)
 
     def flax_function(self, by_products: bool) -> Callable[..., Any]:
@@ -47,10 +47,10 @@ class ModuleSpec:
         options = {**dict(self.options), **dict(self.flax)}
         if self.convolves:
             options["by_products"] = by_products
-        return FunctionalModule(_located(f"flax.{self.name}")(**options), self.parameters)
+        return FunctionalModule(_import_module_class(f"flax.{self.name}")(**options), self.parameters)
 
 
-def _located(name: str) -> Any:
+def _import_module_class(name: str) -> Any:
     module, _, cls = name.rpartition(".")
     return getattr(importlib.import_module(f"{__package__}.{module}"), cls)
 

@@ -184,10 +184,10 @@ class NetworkSpec:
     def _to_layer_dtype(self, ops: Ops, params: Tree) -> Tree:
         """Parameters in the layers' dtype, with `scaled_weights` divided by 255."""
         if self.scaled_weights:
-            params = {**params, **{name: self._scaled(ops, params[name]) for name in self.scaled_weights}}
+            params = {**params, **{name: self._scale_weight(ops, params[name]) for name in self.scaled_weights}}
         return ops.to_layer_dtype(params)
 
-    def _scaled(self, ops: Ops, weight: Array) -> Array:
+    def _scale_weight(self, ops: Ops, weight: Array) -> Array:
         """A first-layer `weight [..., channels]` divided by 255, except for the undivided channels."""
         if not self.undivided_channels:
             return weight / 255.0

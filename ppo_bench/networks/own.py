@@ -114,7 +114,7 @@ class OwnModule:
         def called(params: Tree, obs: Array, *carry_inputs: Any) -> Any:
             import jax
 
-            own = module.translated(params, names) if self.torch_module else params
+            own = module.translate_params(params, names) if self.torch_module else params
             dtype = own[next(iter(module.shapes))].dtype
             return module(own, *jax.tree.map(lambda x: x.astype(dtype), (self._parts(obs), *carry_inputs)))
 
@@ -138,7 +138,7 @@ class OwnSpec(NetworkSpec):
         if getattr(module, f"{library}_module") is None:
             raise ConfigError(f"network.{library}=null: this framework needs a module of your own of {library}")
         if library == "flax" and module.flax_module and module.torch_module:
-            module.flax_module.translated(module.torch_module.initial_params(0), dict(module.names))
+            module.flax_module.translate_params(module.torch_module.initial_params(0), dict(module.names))
 
     def initial_params(self, seed: int) -> Arrays:
         """See `NetworkSpec.initial_params`: the values that the module's constructor gives its parameters."""
@@ -207,11 +207,11 @@ class FlaxModule:
         import jax
 
         if self._shapes is None:
-            tree = jax.eval_shape(lambda: self._drawn(0))
+            tree = jax.eval_shape(lambda: self._draw_params(0))
             self._shapes = {name: tuple(x.shape) for name, x in _flat(tree).items()}
         return self._shapes
 
-    def _drawn(self, seed: int) -> Any:
+    def _draw_params(self, seed: int) -> Any:
         import jax
         import jax.numpy as jnp
 
@@ -227,9 +227,9 @@ class FlaxModule:
 
     def initial_params(self, seed: int) -> Arrays:
         """Initial parameters by name."""
-        return {name: np.asarray(x) for name, x in _flat(self._drawn(seed)).items()}
+        return {name: np.asarray(x) for name, x in _flat(self._draw_params(seed)).items()}
 
-    def translated(self, params: Tree, names: Mapping[str, str]) -> Tree:
+    def translate_params(self, params: Tree, names: Mapping[str, str]) -> Tree:
         """The parameters of a PyTorch module as this module's; `names` are theirs by its own.
 
         Kernels `[in, out]` and `[height, width, in, out]` are PyTorch's weights `[out, in]` and `[out, in, height,

@@ -51,7 +51,7 @@ class Mlp:
         inputs, actions = math.prod(observation_space.shape), action_spec(action_space)
         module = ModuleSpec(
             "mlp.Mlp",
-            options(**self.hidden(), outputs=actions.action_dim, streams=streams),
+            options(**self.hidden_layer_options(), outputs=actions.action_dim, streams=streams),
             self.actor_and_critic(inputs, actions.action_dim, streams),
             inputs=options(inputs=inputs),
         )
@@ -64,7 +64,7 @@ class Mlp:
             *mlp("critic", [inputs, *self.hidden_sizes, streams], CRITIC_GAIN, normalised=self.layer_norm),
         )
 
-    def hidden(self) -> dict[str, Any]:
+    def hidden_layer_options(self) -> dict[str, Any]:
         """The options that say what the hidden layers are. Raises `ConfigError` if one is out of range."""
         return hidden_options(self.hidden_sizes, self.activation, self.layer_norm)
 
@@ -156,7 +156,7 @@ class Combined(Mlp):
         module = ModuleSpec(
             "combined.Combined",
             options(
-                **self.hidden(),
+                **self.hidden_layer_options(),
                 image_encoders=image_encoders,
                 others=others,
                 units=IMAGE_FEATURES,

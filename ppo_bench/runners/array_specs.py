@@ -35,7 +35,7 @@ def learner_array_specs(spec: TrainingSpec) -> tuple[ArraySpec, ...]:
         *of("adam.mean", spec.parameters, ArrayRole.STATISTIC),
         *of("adam.variance", spec.parameters, ArrayRole.STATISTIC),
         ArraySpec("adam.step", (), "int64", ArrayRole.STATISTIC),
-        *of("frozen", algorithm.frozen(spec.network), ArrayRole.FROZEN),
+        *of("frozen", algorithm.frozen_parameters(spec.network), ArrayRole.FROZEN),
         *(_statistic(s, spec.num_envs, dtype) for s in algorithm.statistics(spec.network, spec.ppo)),
     )
 
@@ -146,7 +146,7 @@ def array_specs(spec: TrainingSpec) -> tuple[ArraySpec, ...]:
 def initial_arrays(spec: TrainingSpec, seed: int) -> Arrays:
     """Initial arrays of a training with weights drawn from `seed`; the state of the environments is not included."""
     initial = default_arrays(select_roles(array_specs(spec), *PERSISTENT_ROLES))
-    frozen = spec.algorithm.frozen(spec.network)
+    frozen = spec.algorithm.frozen_parameters(spec.network)
     drawn = initial_weights((*spec.parameters, *frozen), seed) | spec.network.initial_params(seed)
     initial |= {f"params.{p.name}": drawn[p.name] for p in spec.parameters}
     initial |= {f"frozen.{p.name}": drawn[p.name] for p in frozen} | {"seed": np.array(seed)}

@@ -43,7 +43,7 @@ def after_step(
     after["envs.acts"] = xp.ones_like(done) if env_step.policy_mask is None else env_step.policy_mask
     if env_step.action_mask is not None:
         after["envs.legal"] = env_step.action_mask
-    after |= observed(xp, spec, after, env_step.obs, all_reduce_moments)
+    after |= observe(xp, spec, after, env_step.obs, all_reduce_moments)
     flags = {
         "terminated": env_step.terminated,
         "truncated": env_step.truncated,
@@ -55,7 +55,7 @@ def after_step(
     return after, xp.asarray(rewards, dtype=xp.float32), flags
 
 
-def observed(
+def observe(
     xp: Any, spec: TrainingSpec, arrays: Tree, raw: Array, all_reduce_moments: AllReduceMoments
 ) -> dict[str, Array]:
     """Observations in the network's layout, `envs.obs`; with `norm_obs` normalised, and with the updated statistics.

@@ -125,7 +125,7 @@ class HostEnvs:
         if self._action_bounds:
             actions = self._action_bounds.to_env_actions(FastNumpy, actions)
         step = self._env.step(actions)
-        self._note(rollout, t, getattr(self._env, "episode_info", {}))
+        self._store_episode_info(rollout, t, getattr(self._env, "episode_info", {}))
         rollout["rewards"][t], rollout["raw_rewards"][t] = step.reward, step.raw_reward
         rollout["terminated"][t], rollout["truncated"][t] = step.terminated, step.truncated
         rollout["episode_over"][t] = step.episode_over
@@ -141,7 +141,7 @@ class HostEnvs:
         state["envs.obs"] = self._observe(state, step.obs)
         return state, rollout
 
-    def _note(self, rollout: Arrays, t: int, episode_info: Mapping[str, np.ndarray]) -> None:
+    def _store_episode_info(self, rollout: Arrays, t: int, episode_info: Mapping[str, np.ndarray]) -> None:
         """Write numbers that the environments reported in step `t` to the rollout; NaN in steps without a report."""
         for name, numbers in episode_info.items():
             if numbers.shape != (self._num_envs,):
@@ -157,7 +157,7 @@ class HostEnvs:
             if not is_in_range(values, limit):
                 raise out_of_range("a reward", values.T, self._first, limit)
         if self._ppo.norm_reward:
-            rewards = self._normalized_rewards(state, rewards, value_mask)
+            rewards = self._normalize_rewards(state, rewards, value_mask)
         totals = EpisodeTotals(state["envs.returns"], state["envs.lengths"])
         episode_info = {
             name.removeprefix("info."): array for name, array in rollout.items() if name.startswith("info.")
@@ -184,7 +184,7 @@ class HostEnvs:
             state |= normalize.stats_arrays(stats, "normalize.obs")
         return self._network.to_input_layout(raw)
 
-    def _normalized_rewards(self, state: Arrays, rewards: np.ndarray, value_mask: np.ndarray) -> np.ndarray:
+    def _normalize_rewards(self, state: Arrays, rewards: np.ndarray, value_mask: np.ndarray) -> np.ndarray:
         """Rewards `[T, N]` float32, divided by the standard deviation of discounted returns up to each step, clipped.
 
         Updates the statistics and the discounted returns in `state`.

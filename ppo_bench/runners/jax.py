@@ -114,10 +114,10 @@ class JaxLearner:
     def warmup(self, state: JaxLearnerState, flags: Tree) -> JaxLearnerState:
         """See `Learner.warmup`."""
         with self.acting_context():
-            state.train_state = self._warmup(state.train_state, state.rollout_buffer, self._placed(flags))
+            state.train_state = self._warmup(state.train_state, state.rollout_buffer, self._to_devices(flags))
         return state
 
-    def _placed(self, flags: Tree) -> Tree:
+    def _to_devices(self, flags: Tree) -> Tree:
         """The flags that learning takes, `[T, N]`, divided among several devices."""
         own = {name: flags[name] for name in self._flags}
         return own if self._functions.devices.count == 1 else self._functions.devices.put(own, sharded_along(1))
@@ -131,7 +131,7 @@ class JaxLearner:
         self, state: JaxLearnerState, flags: Tree, seed: int, iteration: int, learning_rate: float
     ) -> tuple[JaxLearnerState, dict[str, float]]:
         """See `Learner.update`."""
-        placed = self._placed(flags)
+        placed = self._to_devices(flags)
         with self.acting_context():
             state.train_state, measured = self._learn(
                 state.train_state, state.rollout_buffer, placed, np.int32(seed), np.int32(iteration), learning_rate

@@ -201,7 +201,7 @@ class JaxFunctions:
     ) -> tuple[TrainState, Tree, Tree]:
         """See `UpdateFunctions.targets`."""
         keys = {"seed": seed[None], "iteration": iteration[None], "first_row": jnp.full(1, self._first_row, jnp.int32)}
-        rollout = {**self._with_values(train_state.arrays, rollout_buffer), **self._floats(flags), **keys}
+        rollout = {**self._with_values(train_state.arrays, rollout_buffer), **self._cast_flags(flags), **keys}
         targets = self.update_functions.targets(train_state.arrays, train_state.statistics, rollout)
         return train_state._replace(statistics=targets.statistics), targets.batch, targets.metrics
 
@@ -216,7 +216,7 @@ class JaxFunctions:
 
     def warmup(self, train_state: TrainState, rollout_buffer: Tree, flags: Tree) -> TrainState:
         """See `Learner.warmup`."""
-        rollout = {**self._with_values(train_state.arrays, rollout_buffer), **self._floats(flags)}
+        rollout = {**self._with_values(train_state.arrays, rollout_buffer), **self._cast_flags(flags)}
         return train_state._replace(statistics=self.update_functions.warmup(train_state.statistics, rollout))
 
     @property
@@ -224,7 +224,7 @@ class JaxFunctions:
         """Index of this device's first row among the rows of all devices."""
         return self.devices.index() * self.update_functions.num_envs
 
-    def _floats(self, flags: Tree) -> Tree:
+    def _cast_flags(self, flags: Tree) -> Tree:
         return {name: flags[name].astype(self.dtype) for name in self.update_functions.learning_arrays}
 
     def update(

@@ -76,21 +76,23 @@ class JaxSeedsRunner:
         try:
             state.totals, measured = collect_reports(self._one.spec, learning_rates, pending, state.totals)
         except FailedRuns as error:
-            raise FailedRuns({k: f"{self._named(state, k)}: {reason}" for k, reason in error.reasons.items()}) from None
+            raise FailedRuns(
+                {k: f"{self._describe_run(state, k)}: {reason}" for k, reason in error.reasons.items()}
+            ) from None
         return state, measured
 
-    def _named(self, state: SeedsState, k: int) -> str:
+    def _describe_run(self, state: SeedsState, k: int) -> str:
         return describe_run(self._own[k] if self._own else {}, state.seeds[k])
 
     def _enqueue_iterations(self, state: SeedsState) -> None:
         """See `ProgramRunner._enqueue_iterations`."""
         program, seeds = (
             self._vmapped_program(state.program, len(state.seeds)),
-            np.array(self._padded(state.seeds), np.int32),
+            np.array(self._pad(state.seeds), np.int32),
         )
         with jax.default_device(self._device):
             for k in self._one.iterations_to_enqueue(state.iteration, len(state.pending)):
-                hyperparameters = self._padded(self._hyperparameters(state, k))
+                hyperparameters = self._pad(self._hyperparameters(state, k))
                 stacked = {
                     name: np.array([own[name] for own in hyperparameters], self._one.functions.dtype)
                     for name in hyperparameters[0]
@@ -150,7 +152,7 @@ class JaxSeedsRunner:
         turns = math.ceil(num_local_seeds / max(1, MAX_MINIBATCH_ROWS // self._one.spec.ppo.minibatch_size))
         return math.ceil(num_local_seeds / turns)
 
-    def _padded(self, values: Sequence[T]) -> list[T]:
+    def _pad(self, values: Sequence[T]) -> list[T]:
         """List padded with copies of its last entry, so that parts are equal; results of the copies are dropped."""
         missing = -len(values) % self._parts(len(values))
         return [*values, *([values[-1]] * missing)]
@@ -176,11 +178,11 @@ class JaxSeedsRunner:
         """See `SeedsRunner.restore`."""
         arrays_by_run = [self._one.training_arrays(own) for own in arrays]
         seeds, iteration = [int(own["seed"]) for own in arrays_by_run], int(arrays_by_run[0]["iteration"])
-        padded = self._padded(arrays_by_run)
+        padded = self._pad(arrays_by_run)
         stacked = {name: np.stack([own[name] for own in padded]) for name in arrays_by_run[0]}
         sharding = self._sharding(len(seeds))
         with jax.enable_x64(True):  # arrays of the environments include 64-bit types
-            envs, env_step = self._reset_envs(self._padded(seeds), iteration, select_prefix("normalize", stacked))
+            envs, env_step = self._reset_envs(self._pad(seeds), iteration, select_prefix("normalize", stacked))
             train_state, envs = jax.device_put((self._one.functions.load(stacked), envs), sharding)
         totals = zero_totals(len(seeds) * self._one.spec.num_envs)
         return SeedsState(

@@ -101,26 +101,26 @@ def _collect(
         env_state, outcome = env_step(envs.state, bounds.to_env_actions(jnp, actions) if bounds else actions)
         with jax.enable_x64(True):  # statistics are float64
             env_arrays, reward, flags = after_step(jnp, functions.spec, envs.arrays, outcome, all_reduce_moments)
-        return (Envs(env_state, env_arrays, carry), buffer), (reward, outcome.raw_reward, _packed(flags))
+        return (Envs(env_state, env_arrays, carry), buffer), (reward, outcome.raw_reward, _pack_flags(flags))
 
     buffer = functions.store_initial_carry(functions.allocate(), envs.carry)
     steps = jnp.arange(functions.ppo.num_steps, dtype=jnp.int32)
     unroll = functions.rollout_unroll
     (envs, buffer), (rewards, raw_rewards, packed) = jax.lax.scan(step, (envs, buffer), steps, unroll=unroll)
-    flags = {"rewards": rewards, **_unpacked(packed)}
+    flags = {"rewards": rewards, **_unpack_flags(packed)}
     last = jnp.int32(functions.ppo.num_steps)
     buffer, _, _ = functions.act(arrays, buffer, envs.carry, noise, last, _policy_input(functions, envs))
     envs = envs._replace(carry=functions.carry_after_rollout(buffer, envs.carry))
     return envs, buffer, flags, RolloutRewards(raw_rewards.T, flags["episode_over"].T, flags["value_mask"].T)
 
 
-def _packed(flags: Tree) -> jax.Array:
+def _pack_flags(flags: Tree) -> jax.Array:
     """Flags `[N]` bool, in the order of `STEP_FLAGS`, as the bits of one array: a GPU stores it by one kernel."""
     bits = (flags[name].astype(jnp.uint8) << k for k, name in enumerate(STEP_FLAGS))
     return functools.reduce(jnp.bitwise_or, bits)
 
 
-def _unpacked(packed: jax.Array) -> Tree:
+def _unpack_flags(packed: jax.Array) -> Tree:
     return {name: (packed & (1 << k)).astype(bool) for k, name in enumerate(STEP_FLAGS)}
 
 

@@ -25,7 +25,7 @@ from ppo_bench.mathematics.arrays import (
 )
 from ppo_bench.runners.array_specs import COUNTERS, STATE_NAMES, array_specs, initial_arrays, zero_params
 from ppo_bench.runners.base import Episode, Metrics, TrainingSpec
-from ppo_bench.runners.env_steps import observed
+from ppo_bench.runners.env_steps import observe
 from ppo_bench.runners.episodes import EpisodeTotals, zero_totals
 from ppo_bench.runners.jax_functions import JaxFunctions, TrainState
 from ppo_bench.runners.jax_mesh import REPLICATED
@@ -202,7 +202,7 @@ class ProgramRunner:
         arrays |= {name: jnp.array(array) for name, array in statistics.items()}
         fields = policy_input._asdict().items()
         arrays |= {STATE_NAMES[name]: array for name, array in fields if name != "obs" and array is not None}
-        arrays |= observed(jnp, self.spec, arrays, policy_input.obs, self.spec.all_reduce_moments)
+        arrays |= observe(jnp, self.spec, arrays, policy_input.obs, self.spec.all_reduce_moments)
         return Envs(state, arrays, carry)
 
     def iteration_program(self, env_step: StepFunction, envs: Envs) -> IterationProgram:

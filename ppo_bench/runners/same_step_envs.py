@@ -38,7 +38,7 @@ class SameStepEnvs(TorchEnvs):
         if spec.devices > 1:
             raise ConfigError(f"devices={spec.devices}: backend=tensors has one seed for all environments: use 1")
         self._bounds = bounds_on(learner.device, spec.action_bounds)
-        self._normalized = learner.compile(functools.partial(_normalized, spec))
+        self._normalize_final_obs = learner.compile(functools.partial(_normalize_final_obs, spec))
         self._final_obs: Tensor | None = None
         """Final observations of the latest step, as the network takes them; None if it returned none."""
 
@@ -49,14 +49,14 @@ class SameStepEnvs(TorchEnvs):
 
     def _compile(self, env_step: StepFunction) -> Any:
         after = self._learner.compile(functools.partial(_after_step, self._spec, self._learner.all_reduce_moments))
-        return lambda state, arrays, actions: self._stepped(env_step, after, state, arrays, actions)
+        return lambda state, arrays, actions: self._step(env_step, after, state, arrays, actions)
 
-    def _stepped(self, env_step: StepFunction, after: Any, state: Any, arrays: Tensors, actions: Tensor) -> Any:
+    def _step(self, env_step: StepFunction, after: Any, state: Any, arrays: Tensors, actions: Tensor) -> Any:
         """See `TorchEnvs`: also the normalised final observations, if the step has any."""
         step: EnvStep
         state, step = env_step(state, self._bounds.to_env_actions(torch, actions) if self._bounds else actions)
         arrays, rewards, flags = after(arrays, step._replace(final_obs=None))
-        self._final_obs = None if step.final_obs is None else self._normalized(arrays, step.final_obs)
+        self._final_obs = None if step.final_obs is None else self._normalize_final_obs(arrays, step.final_obs)
         return state, arrays, rewards, flags
 
     # --- A rollout ----------------------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ def _after_step(
     return {**after, **begun}, numbers, torch.stack([flags[name] for name in STEP_FLAGS])
 
 
-def _normalized(spec: TrainingSpec, arrays: Tensors, final_obs: Tensor) -> Tensor:
+def _normalize_final_obs(spec: TrainingSpec, arrays: Tensors, final_obs: Tensor) -> Tensor:
     """Final observations in the network's layout, normalised by the statistics in `arrays`, which stay as they are."""
     if spec.ppo.norm_obs:
         stats = normalize.select_stats(arrays, "normalize.obs")

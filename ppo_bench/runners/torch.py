@@ -65,7 +65,7 @@ class TorchLearner:
             torch.cuda.set_device(self.device.index or 0)  # the device on which streams and graphs are created
         if cuda_graphs and not on_gpu:
             raise ConfigError(f"framework.cudagraphs=true needs a GPU, not device={self.device}: use auto or false")
-        own = (*spec.parameters, *spec.algorithm.frozen(spec.network))
+        own = (*spec.parameters, *spec.algorithm.frozen_parameters(spec.network))
         set_threads(threads_for(own, num_threads, num_available_cores() if spec.process_group else DEFAULT_THREADS))
         self.uses_cuda_graphs = replay = on_gpu if cuda_graphs is None else cuda_graphs
         """Whether functions are recorded as CUDA graphs."""

@@ -20,7 +20,7 @@ from ppo_bench.mathematics.normalize import AllReduceMoments
 from ppo_bench.runners.array_specs import env_array_specs, normalization_array_specs
 from ppo_bench.runners.base import TrainingSpec
 from ppo_bench.runners.cuda_graphs import Capturable, GraphedCallable
-from ppo_bench.runners.env_steps import STEP_FLAGS, after_step, observed
+from ppo_bench.runners.env_steps import STEP_FLAGS, after_step, observe
 from ppo_bench.runners.envs import Rollout
 from ppo_bench.runners.episodes import EpisodeTotals, accumulate_episodes, zero_totals
 from ppo_bench.runners.host import RolloutFunction
@@ -101,7 +101,7 @@ class TorchEnvs:
         for name in ("envs.obs", "envs.returns", "envs.lengths"):
             del numbers[name]
         tensors = {name: torch.from_numpy(np.array(array)).to(device) for name, array in numbers.items()}
-        tensors |= observed(torch, self._spec, tensors, result.policy_input.obs, self._learner.all_reduce_moments)
+        tensors |= observe(torch, self._spec, tensors, result.policy_input.obs, self._learner.all_reduce_moments)
         return TorchEnvState(result.state, tensors, zero_totals(self._spec.num_envs))
 
     def _compile(self, env_step: StepFunction) -> Any:

@@ -156,7 +156,7 @@ class UpdateFunctions(NamedTuple):
         if self.ppo.norm_adv:
             policy = list(masks).index("policy")
             advantages = (
-                self._normalized_by_shard(advantages, minibatch_masks[policy])
+                self._normalize_by_shard(advantages, minibatch_masks[policy])
                 if self.ppo.norm_adv_by_shard
                 else ppo.normalize_advantages(xp, advantages, weights[policy], all_reduce_sum)
             )
@@ -172,7 +172,7 @@ class UpdateFunctions(NamedTuple):
         by_step = entries.reshape(-1, epochs * minibatches, samples)
         return by_step.swapaxes(0, 1).reshape(epochs, minibatches, -1)
 
-    def _normalized_by_shard(self, advantages: Array, mask: Array) -> Array:
+    def _normalize_by_shard(self, advantages: Array, mask: Array) -> Array:
         """Advantages `[..., B]` of minibatches, normalised separately within each shard's part."""
         steps, shards = self.ppo.num_steps if self.network.learns_from_sequences else 1, self.num_local_shards
         size = advantages.shape[-1] // (steps * shards)

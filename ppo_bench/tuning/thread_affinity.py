@@ -37,11 +37,11 @@ class FollowerThreads:
         """Pin the followers to the core on which the caller runs now; does nothing if the caller has not moved."""
         core = self._current_core()
         if core != self._core:
-            self._threads = {thread for thread in self._threads if _moved(thread, core)}
+            self._threads = {thread for thread in self._threads if _pin_thread(thread, core)}
             self._core = core
 
 
-def _moved(thread: int, core: int) -> bool:
+def _pin_thread(thread: int, core: int) -> bool:
     """Pin `thread` to `core`; False if that fails, mostly because the thread has ended."""
     try:
         os.sched_setaffinity(thread, {core})

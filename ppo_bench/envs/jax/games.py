@@ -27,7 +27,7 @@ class BoardGame(PgxGames):
 
     def step(self, state: PgxState, actions: jax.Array) -> tuple[PgxState, jax.Array, jax.Array]:
         """See `Dynamics.step`."""
-        state = self.moved(state, jnp.take_along_axis(actions, state.game.current_player[:, None], 1)[:, 0])
+        state = self.move(state, jnp.take_along_axis(actions, state.game.current_player[:, None], 1)[:, 0])
         return state, state.game.rewards, state.game.terminated
 
     def observe(self, state: PgxState) -> jax.Array:

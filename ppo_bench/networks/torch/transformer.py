@@ -48,7 +48,7 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, rows: Tensor, mask: Tensor) -> Tensor:
         """Outputs `[B, D]` from inputs `x [B, D]` and the standardised `rows [B, L, D]` that `mask [B, L]` marks."""
-        attended = self._attended(x, rows, mask)
+        attended = self._attend_to_rows(x, rows, mask)
         if not self.gates:
             x = x + attended
             return x + self.linear(self.norm_linear(x))
@@ -57,7 +57,7 @@ class Block(nn.Module):
         gated: Tensor = linear_gate(x, self.linear(self.norm_linear(x)))
         return gated
 
-    def _attended(self, x: Tensor, rows: Tensor, mask: Tensor) -> Tensor:
+    def _attend_to_rows(self, x: Tensor, rows: Tensor, mask: Tensor) -> Tensor:
         """See ppo_bench/mathematics/attention.py for why the query is projected twice, and the rows are not."""
 
         def heads(y: Tensor) -> Tensor:
