@@ -221,7 +221,7 @@ def test_pooled_moments_of_many_steps_at_once() -> None:
 def test_advantages_are_normalised_by_shard_where_that_is_asked_for() -> None:
     made = update_functions("ppo.shards=2", "ppo.norm_adv_by_shard=true")
     advantages, mask = torch.tensor([[1.0, 3.0, 5.0, 9.0], [1.0, 1.0, 1.0, 0.0]]).double()
-    assert_allclose(made._normalized_by_shard(advantages[None], mask[None])[0, :3], [-1, 1, 0], atol=1e-7)
+    assert_allclose(made._normalize_by_shard(advantages[None], mask[None])[0, :3], [-1, 1, 0], atol=1e-7)
 
 
 def test_arrays_are_cut_and_joined_along_the_environments() -> None:
