@@ -214,7 +214,7 @@ def test_pooled_moments_of_many_steps_at_once() -> None:
     assert_allclose(pooled.count, [5, 1])
     assert_allclose(pooled.mean, [(2 * 1 + 3 * 4) / 5, 7])
     assert_allclose(pooled.m2, [2 + 2 * (1 - 2.8) ** 2 + 3 * (4 - 2.8) ** 2, 2])
-    stats = normalize.merge(RunningStats(np.zeros(2), np.ones(2), np.full(2, 1e-4)), pooled)
+    stats = normalize.merge_moments(RunningStats(np.zeros(2), np.ones(2), np.full(2, 1e-4)), pooled)
     assert_allclose(stats.count, [5.0001, 1.0001])
 
 

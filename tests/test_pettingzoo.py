@@ -20,7 +20,7 @@ from ppo_bench.envs.envpool import EnvPoolBackend
 from ppo_bench.envs.pettingzoo import PettingZooBackend
 from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.torch.ops import TorchOps
-from ppo_bench.runs.video.record_video import RecordedEnv, mp4
+from ppo_bench.runs.video.record_video import RecordedEnv, open_mp4
 from ppo_bench.runs.video.scene import draw_off_screen, open_scene
 from tests.runners import composed
 from tests.videos import frames_of
@@ -175,7 +175,7 @@ def test_the_preset_marks_the_observing_player_by_planes_of_1() -> None:
 def test_games_are_drawn(words: list[str], shape: tuple[int, int] | None, tmp_path: Path) -> None:
     draw_off_screen()
     scene = open_scene(load_config(words))
-    with mp4(tmp_path / "game.mp4", scene.fps) as add:
+    with open_mp4(tmp_path / "game.mp4", scene.fps) as add:
         env = RecordedEnv(scene, add)
         policy_input = env.reset([1, 1])
         for _ in range(20):

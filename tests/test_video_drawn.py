@@ -15,7 +15,7 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import VectorEnv
 from ppo_bench.envs.gymnasium import GymnasiumEnv
 from ppo_bench.envs.random_play import random_actions
-from ppo_bench.runs.video.record_video import RecordedEnv, mp4
+from ppo_bench.runs.video.record_video import RecordedEnv, open_mp4
 from ppo_bench.runs.video.scene import COLOURS, Scene, draw_off_screen, open_scene
 from tests.training import ENVIRONMENT, ROOT
 from tests.videos import frames_of
@@ -28,7 +28,7 @@ def drawn(overrides: str, path: Path, steps: int = 12) -> tuple[list[np.ndarray]
     draw_off_screen()
     scene = open_scene(load_config([*overrides.split(), "device=cpu"]))
     rng = np.random.default_rng(0)
-    with mp4(path, scene.fps) as add:
+    with open_mp4(path, scene.fps) as add:
         env: VectorEnv = RecordedEnv(scene, add)
         seen = [np.array(env.reset([3]).obs)]
         for _ in range(steps):
@@ -107,6 +107,6 @@ def test_minatar_shows_its_objects_in_their_colours(tmp_path: Path) -> None:
 
 
 def test_frames_are_enlarged_by_whole_factors_and_cut_to_even_sides(tmp_path: Path) -> None:
-    with mp4(tmp_path / "video.mp4", 15) as add:
+    with open_mp4(tmp_path / "video.mp4", 15) as add:
         add(np.full((301, 401, 3), 200, np.uint8))
     assert frames_of(tmp_path / "video.mp4").shape == (1, 300, 400, 3)

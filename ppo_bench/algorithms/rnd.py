@@ -122,9 +122,9 @@ class Rnd(Ppo):
 
     def warmup(self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, statistics: Tree, rollout: Tree) -> Tree:
         """See `Algorithm.warmup`: it updates the moments of the inputs."""
-        inputs, value_mask = self._inputs(ops, network, rollout), rollout["value_mask"]
+        inputs, value_mask = self._predictor_inputs(ops, network, rollout), rollout["value_mask"]
         counted = value_mask if hp.mask_resets else ops.xp.ones_like(value_mask)
-        return {**statistics, **stats_arrays(self._updated_input_stats(ops, statistics, inputs, counted), "inputs")}
+        return {**statistics, **stats_arrays(self._update_input_stats(ops, statistics, inputs, counted), "inputs")}
 
     def targets(
         self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, arrays: Tree, statistics: Tree, rollout: Tree
@@ -134,8 +134,8 @@ class Rnd(Ppo):
         extrinsic, intrinsic = rollout["values"][..., 0], rollout["values"][..., 1]
         own = super().targets(ops, network, hp, arrays, statistics, {**rollout, "values": extrinsic})
         value_mask = own.masks["value"]  # 1 everywhere with mask_resets=false: reset steps are ordinary transitions
-        inputs = self._inputs(ops, network, rollout)
-        input_stats = self._updated_input_stats(ops, statistics, inputs, value_mask)
+        inputs = self._predictor_inputs(ops, network, rollout)
+        input_stats = self._update_input_stats(ops, statistics, inputs, value_mask)
         novelty = self._novelty(ops, network, arrays, input_stats, inputs, value_mask)
 
         returns, sums = discounted_sums(
@@ -173,11 +173,11 @@ class Rnd(Ppo):
         after = stats_arrays(input_stats, "inputs") | stats_arrays(return_stats, "returns")
         return Targets(batch, masks, {**statistics, **after, "intrinsic_returns": returns, **input_statistics}, metrics)
 
-    def _inputs(self, ops: Ops, network: NetworkSpec, rollout: Tree) -> Array:
+    def _predictor_inputs(self, ops: Ops, network: NetworkSpec, rollout: Tree) -> Array:
         """The observation after each step, `[T, N, ...]`, in the layout of predictor and target, not yet normalised."""
         return ops.to_param_dtype(self.rnd_networks(network).inputs_from(rollout["obs"][1:]))
 
-    def _updated_input_stats(self, ops: Ops, statistics: Tree, inputs: Array, value_mask: Array) -> RunningStats:
+    def _update_input_stats(self, ops: Ops, statistics: Tree, inputs: Array, value_mask: Array) -> RunningStats:
         """The moments of inputs, updated by `inputs [T, N, ...]` where `value_mask [T, N]` is 1."""
         rows = inputs.reshape((-1, *inputs.shape[2:]))
         return update_stats_centered(

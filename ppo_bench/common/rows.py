@@ -31,13 +31,13 @@ NO_ROWS = FilePosition()
 
 def check_rows(path: Path, mark: FilePosition) -> None:
     """Raise `ConfigError` unless the file still begins with the content that `mark` describes."""
-    beginning = _start_of(path, mark)
+    beginning = _read_until(path, mark)
     if hashlib.sha256(beginning).hexdigest() != mark.sha256:
         lacks = "lacks rows" if len(beginning) < mark.length_bytes else "is damaged: it holds other rows than those"
         raise ConfigError(f"{path} {lacks} that its checkpoint counts; rerun=true starts the run afresh beside it")
 
 
-def _start_of(path: Path, mark: FilePosition) -> bytes:
+def _read_until(path: Path, mark: FilePosition) -> bytes:
     try:
         with open(path, "rb") as file:
             return file.read(mark.length_bytes)
@@ -55,7 +55,7 @@ class Rows:
 
     def __init__(self, path: Path, mark: FilePosition) -> None:
         self._path = path
-        self._digest = hashlib.sha256(_start_of(path, mark))
+        self._digest = hashlib.sha256(_read_until(path, mark))
         path.touch()
         os.truncate(path, mark.length_bytes)
         self._waiting: list[bytes] = []

@@ -17,7 +17,7 @@ from ppo_bench.common.values import NOT_HASHED
 from ppo_bench.envs.atari_players import AtariPlayers, require_atari, roms
 from ppo_bench.envs.base import LIBRARIES, EnvStep, PolicyInput, Task, require_no_info
 from ppo_bench.envs.pettingzoo_game import AGENTS_CHANGE, AecGame, Game, ParallelGame
-from ppo_bench.envs.spaces import supported_spaces
+from ppo_bench.envs.spaces import require_supported_spaces
 from ppo_bench.envs.turns import get_num_games, require_players
 from ppo_bench.envs.vectorized import GymVectorEnv, get_spaces, require_vectorization
 
@@ -58,7 +58,7 @@ class PettingZooEnv:
         game = build()
         self.players = len(game.agents)
         require_players(task, self.players)
-        supported_spaces(task, game.player_observation_space, game.player_action_space)
+        require_supported_spaces(task, game.player_observation_space, game.player_action_space)
         with exit_as_error(task.id):
             _validate(task, game)
         game.close()

@@ -82,7 +82,7 @@ def pool_moments(xp: Any, batch_moments: Moments, gather: Callable[[Array], Arra
     return Moments(mean, m2, count if shape == mean.shape else count.reshape(-1)[0])
 
 
-def merge(stats: RunningStats, batch_moments: Moments) -> RunningStats:
+def merge_moments(stats: RunningStats, batch_moments: Moments) -> RunningStats:
     """`stats` updated by the entries whose moments are `batch_moments` (Chan et al. 1979); arrays or plain numbers."""
     count = stats.count + batch_moments.count
     share = batch_moments.count / count
@@ -99,7 +99,7 @@ def update_stats(
     all_reduce_moments: AllReduceMoments = single_device_moments,
 ) -> RunningStats:
     """`stats` updated by the rows of `batch [N, ...]`; rows where `mask [N]` is 0 are left out."""
-    return merge(stats, all_reduce_moments(moments(xp, batch, mask)))
+    return merge_moments(stats, all_reduce_moments(moments(xp, batch, mask)))
 
 
 def update_stats_centered(

@@ -49,10 +49,10 @@ def initial_weights(parameters: tuple[Parameter, ...], seed: int) -> dict[str, n
 
     The k-th parameter has a random key of its own, so that a parameter added at the end changes no other.
     """
-    return {parameter.name: _initial(parameter, index, seed) for index, parameter in enumerate(parameters)}
+    return {parameter.name: _initial_weight(parameter, index, seed) for index, parameter in enumerate(parameters)}
 
 
-def _initial(parameter: Parameter, index: int, seed: int) -> np.ndarray:
+def _initial_weight(parameter: Parameter, index: int, seed: int) -> np.ndarray:
     if parameter.gain is None and parameter.bound is None:
         return np.full(parameter.shape, parameter.fill, np.float32)
     rows, columns = parameter.shape[0], math.prod(parameter.shape[1:])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.mathematics.bounds import is_byte_space
 from ppo_bench.mathematics.weights import Parameter
-from ppo_bench.networks.convolutions import Window, channels_of, pixels_after, sides_of
+from ppo_bench.networks.convolutions import Window, image_sides, num_channels, num_output_pixels
 from ppo_bench.networks.layers import ACTOR_GAIN, CRITIC_GAIN, Parameters, linear
 from ppo_bench.networks.module_spec import ModuleSpec, options
 from ppo_bench.networks.network import ActionSpec, NetworkSpec
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ACTIVATIONS = ("tanh", "relu", "leaky_relu", "elu", "gelu", "silu")
 
 
-def network(
+def network_spec(
     module: ModuleSpec, observation_space: Box, actions: ActionSpec, first: tuple[str, ...], **fields: Any
 ) -> NetworkSpec:
     """The network of `module` for these spaces; `first` are the names of the weights that meet the observations."""
@@ -38,7 +38,7 @@ def network(
     )
 
 
-def hidden_options(hidden_sizes: list[int], activation: str, layer_norm: bool) -> dict[str, Any]:
+def hidden_layer_options(hidden_sizes: list[int], activation: str, layer_norm: bool) -> dict[str, Any]:
     """Options of hidden layers. Raises `ConfigError` if one is out of range."""
     if activation not in ACTIVATIONS:
         raise ConfigError(f"network.activation={activation}: choose one of {', '.join(ACTIVATIONS)}")
@@ -55,12 +55,12 @@ def actor_critic_heads(units: int, outputs: int, streams: int) -> Parameters:
     )
 
 
-def pixels_of(name: str, shape: tuple[int, ...], windows: tuple[Window, ...]) -> int:
+def num_pixels(name: str, shape: tuple[int, ...], windows: tuple[Window, ...]) -> int:
     """Number of pixels that the convolutions of the network `name` make of images of `shape`.
 
     Raises `ConfigError` if there are none.
     """
-    pixels = pixels_after(windows, *sides_of(shape))
+    pixels = num_output_pixels(windows, *image_sides(shape))
     if pixels < 1:
         raise ConfigError(f"network={name}: images of shape {shape} are too small for it; use network=mlp or lstm")
     return pixels
@@ -83,10 +83,10 @@ def shared_cnn(
         name,
         options(outputs=actions.action_dim, streams=streams),
         (*trunk, *(actor_critic or actor_critic_heads(units, actions.action_dim, streams))),
-        inputs=options(channels=channels_of(observation_space.shape), pixels=pixels),
+        inputs=options(channels=num_channels(observation_space.shape), pixels=pixels),
         convolves=True,
     )
-    return network(module, observation_space, actions, ("trunk.0.weight",), images=True, **fields)
+    return network_spec(module, observation_space, actions, ("trunk.0.weight",), images=True, **fields)
 
 
 def action_spec(action_space: Space) -> ActionSpec:

@@ -201,7 +201,7 @@ class HostEnvs:
             )
             step_moments = [Moments(*row) for row in zip(*columns, strict=True)]
         for t, row in enumerate(rewards):
-            stats = normalize.merge(stats, step_moments[t])
+            stats = normalize.merge_moments(stats, step_moments[t])
             normalized[t] = normalize.normalize_rewards(FastNumpy, stats, row, hp.reward_clip)
         state |= normalize.stats_arrays(stats, "normalize.return") | {"envs.discounted_returns": returns}
         return normalized

@@ -28,7 +28,7 @@ EnvWrapper = Callable[[VectorEnv | GraphEnv, Shard], Any]
 """Function that wraps the environments of a rank."""
 
 
-def keep_envs(env: VectorEnv | GraphEnv, shard: Shard) -> VectorEnv | GraphEnv:
+def select_envs(env: VectorEnv | GraphEnv, shard: Shard) -> VectorEnv | GraphEnv:
     """The environments, unchanged."""
     return env
 
@@ -48,7 +48,7 @@ def detect_lost_rank() -> Iterator[None]:
 class DistributedRunner:
     """The runner of a rank. All ranks call its methods in the same order; what they return is that of all ranks."""
 
-    def __init__(self, config: Config, wrap: EnvWrapper = keep_envs, ppo: Any = None) -> None:
+    def __init__(self, config: Config, wrap: EnvWrapper = select_envs, ppo: Any = None) -> None:
         """Join the other ranks, and make this one's part of the environments and its runner."""
         rank_info = read_rank_info()
         assert rank_info is not None

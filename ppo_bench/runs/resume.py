@@ -30,7 +30,7 @@ def next_group(runs: Sequence[SeedRun]) -> list[SeedRun]:
     Runs that are too far behind the others are left for later. A run is trained together with the one that is furthest
     behind if it has the newest checkpoint of that run, or that run has none, and if it is ahead by at most one.
     """
-    first, every, left = _first(runs), runs[0].config.root.checkpoint.every_iterations, list(runs)
+    first, every, left = _first_iteration(runs), runs[0].config.root.checkpoint.every_iterations, list(runs)
     while True:
         newest = {run.folder: checkpoint.newest_iteration(run.folder / "checkpoints") or first for run in left}
         last = min(newest.values())
@@ -48,7 +48,7 @@ def next_group(runs: Sequence[SeedRun]) -> list[SeedRun]:
         left = [run for run in left if run.folder not in together]
 
 
-def _first(runs: Sequence[SeedRun]) -> int:
+def _first_iteration(runs: Sequence[SeedRun]) -> int:
     """The iteration at which new runs begin: 0, or that of the checkpoint that `checkpoint.load` names."""
     source = runs[0].config.source
     return int(source.loop["iteration"]) if source else 0
@@ -104,13 +104,13 @@ def starting_point_of(runs: Sequence[SeedRun], newest: Sequence[checkpoint.Check
     After an interruption, some of several runs may have a checkpoint more than others: all go back to the last one
     that they have in common. Raises `ConfigError` if it is damaged, or if files of rows do not match the checkpoints.
     """
-    folders, first = [run.folder / "checkpoints" for run in runs], _first(runs)
+    folders, first = [run.folder / "checkpoints" for run in runs], _first_iteration(runs)
     iterations = [saved.loop["iteration"] if saved else first for saved in newest]
     common = min(iterations)
     if common == first:
         return new_starting_point(runs)
     whole = [
-        saved if saved and k == common else _of_iteration(folder, common)
+        saved if saved and k == common else _load_iteration(folder, common)
         for saved, k, folder in zip(newest, iterations, folders, strict=True)
     ]
     loops = [LoopState.from_checkpoint(saved.loop) for saved in whole]
@@ -119,7 +119,7 @@ def starting_point_of(runs: Sequence[SeedRun], newest: Sequence[checkpoint.Check
     return StartingPoint(loops, [saved.arrays for saved in whole], resumes=True)
 
 
-def _of_iteration(folder: Path, iteration: int) -> checkpoint.Checkpoint:
+def _load_iteration(folder: Path, iteration: int) -> checkpoint.Checkpoint:
     try:
         return checkpoint.load_iteration(folder, iteration)
     except ConfigError as error:

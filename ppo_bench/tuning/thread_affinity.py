@@ -27,13 +27,13 @@ class FollowerThreads:
         self._current_core: Callable[[], int] = ctypes.CDLL(None).sched_getcpu
 
     @contextmanager
-    def starting(self) -> Iterator[None]:
+    def track_new_threads(self) -> Iterator[None]:
         """A context; the threads that start inside it become the followers."""
         before = _threads()
         yield
         self._threads, self._core = _threads() - before, None
 
-    def gather(self) -> None:
+    def pin_to_caller(self) -> None:
         """Pin the followers to the core on which the caller runs now; does nothing if the caller has not moved."""
         core = self._current_core()
         if core != self._core:

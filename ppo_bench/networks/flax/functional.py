@@ -23,12 +23,12 @@ class FunctionalModule:
         tree: dict[str, dict[str, jax.Array]] = {}
         for name in self._names:
             layer, _, kind = name.rpartition(".")
-            kind, array = in_flax_layout(kind, params[name])
+            kind, array = to_flax_layout(kind, params[name])
             tree.setdefault(layer, {})[kind] = array
         return self._module.apply({"params": tree}, *inputs, **options)
 
 
-def in_flax_layout(kind: str, array: jax.Array) -> tuple[str, jax.Array]:
+def to_flax_layout(kind: str, array: jax.Array) -> tuple[str, jax.Array]:
     """The name in Flax of a layer's parameter `kind`, and the parameter in Flax's layout.
 
     Neutral weights `[outputs, ..., inputs]` are kernels `[..., inputs, outputs]`, or the scale of a normalisation.

@@ -24,7 +24,7 @@ class Tensorboard:
         from tensorboardX import SummaryWriter
 
         writer = SummaryWriter(str(folder / "tensorboard"), purge_step=0)
-        writer.add_text("run", _code({key: value for key, value in run.items() if key != "schema_version"}))
+        writer.add_text("run", _as_code_block({key: value for key, value in run.items() if key != "schema_version"}))
         return Events(writer)
 
 
@@ -48,9 +48,9 @@ class Events:
     def finish(self, result: Mapping[str, Any] | None) -> None:
         """See `OpenTracker.finish`; the result is shown as text."""
         if result:
-            self._writer.add_text("result", _code(result))
+            self._writer.add_text("result", _as_code_block(result))
         self._writer.close()
 
 
-def _code(value: Mapping[str, Any]) -> str:
+def _as_code_block(value: Mapping[str, Any]) -> str:
     return f"```json\n{json.dumps(value, indent=2)}\n```"

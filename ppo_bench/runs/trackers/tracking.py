@@ -74,20 +74,20 @@ class Trackers:
             step = row["global_step"]
             last = bisect_right(episodes, step, first, key=lambda episode: episode["global_step"])
             values, first = self._charts.values(row, episodes[first:last]), last
-            self._each("log", values, step, self._started + row["wall_seconds"])
+            self._call_each("log", values, step, self._started + row["wall_seconds"])
         for path, step in recorded_videos(self._folder):
             if path not in self._logged_videos:
                 self._logged_videos.add(path)
-                self._each("log_video", path, step)
+                self._call_each("log_video", path, step)
 
     def finish(self) -> None:
         """Close the trackers, with the result of the run if it is complete."""
         self.log([], [])
         result = read_json(self._folder / "result.json") if is_complete(self._folder) else None
-        self._each("finish", result)
+        self._call_each("finish", result)
         self._open.clear()
 
-    def _each(self, method: str, *arguments: Any) -> None:
+    def _call_each(self, method: str, *arguments: Any) -> None:
         for name, tracker in list(self._open.items()):
             try:
                 getattr(tracker, method)(*arguments)
