@@ -35,14 +35,14 @@ class ModuleSpec:
 
     def torch_function(self) -> Callable[..., Any]:
         """The function `(params, *inputs)` of the module of PyTorch."""
-        from ppo_bench.networks.torch.functional import FunctionalModule
+        from ppo_bench.networks.torch.ops import FunctionalModule
 
         cls, options = _import_module_class(f"torch.{self.name}"), {**dict(self.options), **dict(self.inputs)}
         return FunctionalModule(lambda: cls(**options), self.parameters)
 
     def flax_function(self, by_products: bool) -> Callable[..., Any]:
         """The function `(params, *inputs)` of the module of Flax; `by_products` is an option of its convolutions."""
-        from ppo_bench.networks.flax.functional import FunctionalModule
+        from ppo_bench.networks.flax.ops import FunctionalModule
 
         options = {**dict(self.options), **dict(self.flax)}
         if self.convolves:
