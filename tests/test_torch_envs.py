@@ -127,7 +127,7 @@ class Nested(CartPole):
 
 def test_a_state_that_is_no_named_tuple_is_refused() -> None:
     runner = runner_for("torch_eager", problem_for(DynamicsEnv(Nested(), 4), 4, []))
-    with pytest.raises(ConfigError, match="Nested: the state of a Portable is a NamedTuple of arrays"):
+    with pytest.raises(ConfigError, match="Nested: the state of a PortableDynamics is a NamedTuple of arrays"):
         runner.init(1)
 
 

@@ -89,7 +89,7 @@ def iteration(spec: TrainingSpec, device: torch.device) -> None:
     if spec.algorithm.num_warmup_rollouts:
         state = learner.warmup(state, flags)
     if device.type == "cuda":
-        learner._learn_targets(state, flags, (learner._scalar(1), learner._scalar(1)))
+        learner._learn_targets(state, flags, (learner._int_tensor(1), learner._int_tensor(1)))
     else:
         state, _ = learner.update(state, flags, 1, 1, 1e-3)
     learner.export(learner.reset_env_statistics(state))

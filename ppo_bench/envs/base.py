@@ -152,7 +152,7 @@ class ResetResult(NamedTuple):
     """State of the environments: a pytree of arrays."""
     policy_input: PolicyInput
     """First observations and the other inputs of the policy."""
-    draw: Callable[[Any, int], Any] = lambda state, num_steps: state
+    draw_reset_words: Callable[[Any, int], Any] = lambda state, num_steps: state
     """Function `(state, num_steps) -> state` that draws the random words of all resets in the next steps. After it, a
     step of `reset_with_xp` does not branch on values, so that it can be compiled or recorded."""
 

@@ -55,12 +55,12 @@ class DeviceBackend:
     name: str
 
     def libraries(self, env_id: str) -> tuple[str, ...]:
-        """See `Backend.libraries`; PyTorch steps those of one's own dynamics that are `Portable`."""
+        """See `Backend.libraries`; PyTorch steps those of one's own dynamics that are `PortableDynamics`."""
         portable = env_id in (*DYNAMICS, *DEEP_SEA)
         if ":" in env_id:
-            from ppo_bench.envs.dynamics.base import Portable
+            from ppo_bench.envs.dynamics.base import PortableDynamics
 
-            portable = issubclass(import_class("env.id", env_id.replace(":", ".")), Portable)
+            portable = issubclass(import_class("env.id", env_id.replace(":", ".")), PortableDynamics)
         return LIBRARIES if portable else ("jax",)
 
     def require(self) -> None:

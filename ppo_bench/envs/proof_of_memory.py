@@ -13,7 +13,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from ppo_bench.envs.dynamics.base import Portable
+from ppo_bench.envs.dynamics.base import PortableDynamics
 from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import Array
 
@@ -41,7 +41,7 @@ class Line(NamedTuple):
     """Number of steps since the start of the episode."""
 
 
-class ProofOfMemory(Portable):
+class ProofOfMemory(PortableDynamics):
     """`Dynamics` of the task: the action 1 goes right, 0 left."""
 
     time_limit = TIME_LIMIT

@@ -19,7 +19,7 @@ from ppo_bench.mathematics.arrays import Arrays, Tree, add_prefix, select_prefix
 from ppo_bench.runners.base import TrainingSpec
 from ppo_bench.runners.episodes import EpisodeTotals, zero_totals
 from ppo_bench.runners.jax_functions import TrainState
-from ppo_bench.runners.program import Envs, IterationProgram
+from ppo_bench.runners.program import IterationProgram, ProgramEnvs
 from ppo_bench.runners.program_runner import ProgramRunner, ProgramState
 from ppo_bench.runners.reports import PendingIteration, collect_reports
 from ppo_bench.runners.seeds import IterationReports, describe_run
@@ -41,7 +41,7 @@ class SeedsState:
     """Number of iterations done."""
     train_state: TrainState
     """Train states of all runs, stacked: arrays `[S, ...]`, padded to equal parts of the devices."""
-    envs: Envs
+    envs: ProgramEnvs
     """Environment states of all runs, stacked and padded likewise."""
     totals: EpisodeTotals
     """Totals of the environments of all runs, run by run, `[S * N]`; not padded."""
@@ -115,9 +115,9 @@ class JaxSeedsRunner:
             sharding = self._sharding(num_seeds)
 
             def iterate_shard(
-                train_state: TrainState, envs: Envs, seeds: jax.Array, hyperparameters: Tree, k: jax.Array
+                train_state: TrainState, envs: ProgramEnvs, seeds: jax.Array, hyperparameters: Tree, k: jax.Array
             ) -> Any:
-                def iterate_seed(own: tuple[TrainState, Envs, jax.Array, Tree]) -> Any:
+                def iterate_seed(own: tuple[TrainState, ProgramEnvs, jax.Array, Tree]) -> Any:
                     return one(*own, k)
 
                 own, together = (train_state, envs, seeds, hyperparameters), self._seeds_per_device(len(seeds))
@@ -189,7 +189,7 @@ class JaxSeedsRunner:
             seeds, iteration, train_state, envs, totals, self._one.iteration_program(env_step, envs), env_step
         )
 
-    def _reset_envs(self, seeds: Sequence[int], iteration: int, statistics: Tree) -> tuple[Envs, StepFunction]:
+    def _reset_envs(self, seeds: Sequence[int], iteration: int, statistics: Tree) -> tuple[ProgramEnvs, StepFunction]:
         """Environments of all runs, reset by the keys (seed, iteration), and their step function.
 
         Running statistics are those in `statistics`, updated by the first observations of their run.
@@ -200,10 +200,10 @@ class JaxSeedsRunner:
             reset_results = [(result.state, result.policy_input) for result in starts]
             return self._initial_envs(reset_results, add_prefix("normalize", statistics)), starts[0].step
 
-    def _stack_initial_envs(self, starts: Sequence[tuple[Any, PolicyInput]], statistics: Tree) -> Envs:
+    def _stack_initial_envs(self, starts: Sequence[tuple[Any, PolicyInput]], statistics: Tree) -> ProgramEnvs:
         """Environments of all runs, stacked, that have just been reset; `statistics` are stacked, too."""
         state, policy_input = jax.tree.map(lambda *arrays: jnp.stack(arrays), *starts)
-        initial: Envs = jax.vmap(self._one.initial_envs)(state, policy_input, statistics)
+        initial: ProgramEnvs = jax.vmap(self._one.initial_envs)(state, policy_input, statistics)
         return initial
 
     def episode_lengths(self, state: SeedsState) -> list[np.ndarray]:

@@ -29,7 +29,7 @@ from ppo_bench.runners.env_steps import observe
 from ppo_bench.runners.episodes import EpisodeTotals, zero_totals
 from ppo_bench.runners.jax_functions import JaxFunctions, TrainState
 from ppo_bench.runners.jax_mesh import REPLICATED
-from ppo_bench.runners.program import Envs, IterationProgram, compile_iteration, run_warmup, specs_of_envs
+from ppo_bench.runners.program import IterationProgram, ProgramEnvs, compile_iteration, env_sharding_specs, run_warmup
 from ppo_bench.runners.reports import PendingIteration, collect_reports
 
 MAX_PENDING = 8
@@ -49,7 +49,7 @@ class ProgramState:
     iteration: int
     """Number of iterations that `iterate` has returned."""
     train_state: TrainState
-    envs: Envs
+    envs: ProgramEnvs
     totals: EpisodeTotals
     program: IterationProgram
     """Compiled iteration of these environments; environments with another `env_step` need another."""
@@ -118,7 +118,7 @@ class ProgramRunner:
         zeros = zero_params(self.spec)
         state = self.restore(initial | zeros)
         with jax.default_device(self.functions.device):
-            specs = self.functions.specs, specs_of_envs(state.envs)
+            specs = self.functions.specs, env_sharding_specs(state.envs)
             function = functools.partial(run_warmup, self.functions, state.env_step)
             program = self.functions.devices.jit(function, (*specs, REPLICATED, REPLICATED), specs)
             iterations = np.arange(-num_rollouts, 0, dtype=np.int32)
@@ -180,13 +180,13 @@ class ProgramRunner:
             envs = self.initial_envs(
                 result.state, result.policy_input, add_prefix("normalize", select_prefix("normalize", statistics))
             )
-            envs = self.functions.devices.put(envs, specs_of_envs(envs))
+            envs = self.functions.devices.put(envs, env_sharding_specs(envs))
         totals = zero_totals(self.spec.num_envs)
         return ProgramState(
             seed, iteration, train_state, envs, totals, self.iteration_program(result.step, envs), result.step
         )
 
-    def initial_envs(self, state: Any, policy_input: PolicyInput, statistics: Tree) -> Envs:
+    def initial_envs(self, state: Any, policy_input: PolicyInput, statistics: Tree) -> ProgramEnvs:
         """Environments that have just been reset to `state`, with the running `statistics` updated by the observations
         in `policy_input`.
 
@@ -203,9 +203,9 @@ class ProgramRunner:
         fields = policy_input._asdict().items()
         arrays |= {STATE_NAMES[name]: array for name, array in fields if name != "obs" and array is not None}
         arrays |= observe(jnp, self.spec, arrays, policy_input.obs, self.spec.all_reduce_moments)
-        return Envs(state, arrays, carry)
+        return ProgramEnvs(state, arrays, carry)
 
-    def iteration_program(self, env_step: StepFunction, envs: Envs) -> IterationProgram:
+    def iteration_program(self, env_step: StepFunction, envs: ProgramEnvs) -> IterationProgram:
         """Compiled iteration of `envs` with the step function `env_step`; cached by `env_step`."""
         if env_step not in self._compiled:
             self._compiled[env_step] = compile_iteration(self.functions, env_step, envs)

@@ -126,7 +126,7 @@ class TorchLearner:
     @torch.inference_mode()
     def begin_rollout(self, state: TorchTrainState, seed: int, iteration: int) -> TorchTrainState:
         """See `Learner.begin_rollout`."""
-        state.noise = self._noise((), self._scalar(seed), self._scalar(iteration)).unbind()
+        state.noise = self._noise((), self._int_tensor(seed), self._int_tensor(iteration)).unbind()
         store_initial_carry(self._network, state.carry, state.rollout_buffer)
         return state
 
@@ -179,7 +179,7 @@ class TorchLearner:
     def warmup(self, state: TorchTrainState, flags: Tree) -> TorchTrainState:
         """See `Learner.warmup`."""
         rollout = state.rollout_buffer | dict(
-            zip(self._update_functions.learning_arrays, self._on_device(flags), strict=True)
+            zip(self._update_functions.learning_arrays, self._flags_to_device(flags), strict=True)
         )
         state.statistics = dict(self._update_functions.warmup(state.statistics, rollout))
         return state
@@ -187,10 +187,10 @@ class TorchLearner:
     def reset_env_statistics(self, state: TorchTrainState) -> TorchTrainState:
         """See `Learner.reset_env_statistics`."""
         anew = default_arrays(select_roles(learner_array_specs(self._spec), ArrayRole.ENVIRONMENT))
-        state.statistics |= {name: self._tensor(array) for name, array in select_prefix("statistics", anew).items()}
+        state.statistics |= {name: self._to_tensor(array) for name, array in select_prefix("statistics", anew).items()}
         return state
 
-    def _on_device(self, flags: Tree) -> list[Tensor]:
+    def _flags_to_device(self, flags: Tree) -> list[Tensor]:
         return [self._to_device(flags[name]).to(self._dtype) for name in self._update_functions.learning_arrays]
 
     @torch.no_grad()
@@ -199,7 +199,7 @@ class TorchLearner:
     ) -> tuple[TorchTrainState, dict[str, float]]:
         """See `Learner.update`."""
         hp, names = self._ppo, self._update_functions.loss_names
-        keys = self._scalar(seed), self._scalar(iteration)
+        keys = self._int_tensor(seed), self._int_tensor(iteration)
         targets = self._learn_targets(state, flags, keys)
         batch, rate = targets.batch, self._update_functions.learning_rate(state.statistics, learning_rate)
         state.adam.learning_rate.fill_(rate)
@@ -222,12 +222,12 @@ class TorchLearner:
     def _learn_targets(self, state: TorchTrainState, flags: Tree, keys: tuple[Tensor, Tensor]) -> Targets:
         """The targets of the rollout, whose statistics become those of `state`; `keys` are the seed and iteration."""
         statistics = (state.statistics[name] for name in self._update_functions.statistic_names)
-        inputs = *self._on_device(flags), *keys, self._first_row, *statistics
+        inputs = *self._flags_to_device(flags), *keys, self._first_row, *statistics
         targets: Targets = self._targets((state.arrays, state.rollout_buffer), *inputs)
         state.statistics = {name: array.clone() for name, array in targets.statistics.items()}
         return targets
 
-    def _scalar(self, value: int) -> Tensor:
+    def _int_tensor(self, value: int) -> Tensor:
         return torch.full((1,), value, dtype=torch.int32, device=self.device)
 
     # --- Initialising, exporting and restoring ------------------------------------------------------------------------
@@ -236,11 +236,11 @@ class TorchLearner:
         """See `Learner.load`."""
         parameters = self._spec.parameters
         flat_params, mean, variance = (
-            self._tensor(np.concatenate([arrays[f"{kind}.{p.name}"].ravel() for p in parameters]))
+            self._to_tensor(np.concatenate([arrays[f"{kind}.{p.name}"].ravel() for p in parameters]))
             for kind in ("params", "adam.mean", "adam.variance")
         )
         frozen, statistics, carry = (
-            {name: self._tensor(array) for name, array in select_prefix(kind, arrays).items()}
+            {name: self._to_tensor(array) for name, array in select_prefix(kind, arrays).items()}
             for kind in ("frozen", "statistics", "envs.carry")
         )
         views = parameter_views(flat_params.detach(), parameters)
@@ -252,7 +252,7 @@ class TorchLearner:
         flat_params.requires_grad_()
         return TorchTrainState(flat_params, views | frozen, frozen, adam, statistics, carry, self._rollout_buffer, rows)
 
-    def _tensor(self, array: np.ndarray) -> Tensor:
+    def _to_tensor(self, array: np.ndarray) -> Tensor:
         return torch.tensor(array, device=self.device, dtype=self._dtype)
 
     def export(self, state: TorchTrainState) -> Arrays:
@@ -278,18 +278,18 @@ def _act(
     """
     (arrays,), network = fixed, update_functions.network
     action_mask, others = (others[0], others[1:]) if masks else (None, others)
-    carry, episode_start = _carry_and_start(network, others)
+    carry, episode_start = _split_carry_inputs(network, others)
     return network.act(update_functions.ops, arrays, obs, noise_of_step, carry, episode_start, action_mask)
 
 
 def _values(update_functions: UpdateFunctions, fixed: Any, obs: Tensor, *others: Tensor) -> Tensor:
     """Values `[N]` by the policy's arrays, which `fixed` holds; `others` are as in `_act`."""
     (arrays,), network = fixed, update_functions.network
-    values: Tensor = network.forward(update_functions.ops, arrays, obs, *_carry_and_start(network, others)).values
+    values: Tensor = network.forward(update_functions.ops, arrays, obs, *_split_carry_inputs(network, others)).values
     return values
 
 
-def _carry_and_start(network: NetworkSpec, others: Sequence[Tensor]) -> tuple[Tree, Tensor | None]:
+def _split_carry_inputs(network: NetworkSpec, others: Sequence[Tensor]) -> tuple[Tree, Tensor | None]:
     """The carry by name and the episode-start flags, which are the entries of `others`."""
     if not others:
         return {}, None

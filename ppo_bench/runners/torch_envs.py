@@ -93,7 +93,7 @@ class TorchEnvs:
         result = self._reset(self._spec.env_seeds(seed, iteration))
         if result.step not in self._compiled:
             self._compiled[result.step] = self._compile(result.step)
-        self._advance, self._draw = self._compiled[result.step], result.draw
+        self._advance, self._draw_reset_words = self._compiled[result.step], result.draw_reset_words
         numbers = default_arrays(env_array_specs(self._spec))
         numbers |= {
             each.name: arrays[each.name] for each in normalization_array_specs(self._env.observation_space.shape)
@@ -132,7 +132,7 @@ class TorchEnvs:
 
     def begin_rollout(self, state: TorchEnvState) -> tuple[TorchEnvState, Tensors]:
         """See `Envs.begin_rollout`: `rewards [T, 2, N]`, raw ones last, and `flags [T, F, N]`."""
-        drawn = self._draw(state.state, self._spec.ppo.num_steps)
+        drawn = self._draw_reset_words(state.state, self._spec.ppo.num_steps)
         shape, device = (self._spec.ppo.num_steps, 2, self._spec.num_envs), self._learner.device
         flags = torch.empty(shape[0], len(STEP_FLAGS), shape[2], dtype=torch.bool, device=device)
         rewards = torch.empty(shape, dtype=torch.float32, device=device)

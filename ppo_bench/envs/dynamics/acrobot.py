@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from ppo_bench.envs.dynamics.base import Portable
+from ppo_bench.envs.dynamics.base import PortableDynamics
 from ppo_bench.envs.dynamics.rounding import cos, round_product, sin, square
 from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import Array
@@ -39,7 +39,7 @@ class AcrobotState(NamedTuple):
     theta2_dot: Array
 
 
-class Acrobot(Portable):
+class Acrobot(PortableDynamics):
     """`Dynamics` of Acrobot-v1; the reward is -1 per step, and 0 for the step that swings the tip above the line."""
 
     time_limit = 500

@@ -50,7 +50,7 @@ class Dynamics(Protocol):
         """Observations `[N, ...]` in the space's dtype."""
 
 
-class Portable:
+class PortableDynamics:
     """A `Dynamics` for NumPy, PyTorch and JAX: it computes with `xp`, which is `numpy`, `torch` or `jax.numpy`.
 
     Its states are NamedTuples of arrays.
@@ -58,12 +58,13 @@ class Portable:
 
     xp: Any = np
 
-    def with_xp(self, xp: Any, place: Callable[[np.ndarray], Array] = lambda array: array) -> Self:
-        """A copy that computes with `xp`, and whose constants, attributes that are NumPy arrays, are `place(array)`."""
+    def with_xp(self, xp: Any, to_device: Callable[[np.ndarray], Array] = lambda array: array) -> Self:
+        """A copy that computes with `xp`, and whose constants, attributes that are NumPy arrays, are
+        `to_device(array)`."""
         other = copy.copy(self)
         for name, value in vars(self).items():
             if isinstance(value, np.ndarray):
-                setattr(other, name, place(value))
+                setattr(other, name, to_device(value))
         other.xp = xp
         return other
 
@@ -101,7 +102,7 @@ class Autoreset:
         """`map_arrays(function, *states)` applies a function to the arrays of states, one by one.
 
         If `traced`, the functions become part of a program, which draws the first states of the next episodes in every
-        step; otherwise they are drawn only in steps that reset an environment, or ahead by `draw`.
+        step; otherwise they are drawn only in steps that reset an environment, or ahead by `draw_reset_words`.
         """
         self.dynamics, self._xp, self._map, self._traced = dynamics, xp, map_arrays, traced
 
@@ -111,7 +112,7 @@ class Autoreset:
         dynamics = self.dynamics.reset(self._words(seeds, zeros))
         return EnvState(dynamics, seeds, zeros, zeros, done), self.dynamics.observe(dynamics)
 
-    def draw(self, state: EnvState, num_steps: int) -> EnvState:
+    def draw_reset_words(self, state: EnvState, num_steps: int) -> EnvState:
         """The same state with the words of all resets that `num_steps` steps can have.
 
         Steps after it are branch-free and short to compile: PyTorch's compiler takes a minute for the generator.

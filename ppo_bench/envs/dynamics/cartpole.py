@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from ppo_bench.envs.dynamics.base import Portable
+from ppo_bench.envs.dynamics.base import PortableDynamics
 from ppo_bench.envs.dynamics.rounding import cos, divisor, round_product, sin
 from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import Array
@@ -38,7 +38,7 @@ class CartPoleState(NamedTuple):
     theta_dot: Array
 
 
-class CartPole(Portable):
+class CartPole(PortableDynamics):
     """`Dynamics` of CartPole-v1; the reward is 1 for every step."""
 
     time_limit = 500

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from ppo_bench.envs.dynamics.base import Portable
+from ppo_bench.envs.dynamics.base import PortableDynamics
 from ppo_bench.envs.dynamics.rounding import cos, round_product
 from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import Array
@@ -33,7 +33,7 @@ class MountainCarState(NamedTuple):
     velocity: Array
 
 
-class MountainCar(Portable):
+class MountainCar(PortableDynamics):
     """`Dynamics` of MountainCar-v0; the reward is -1 for every step."""
 
     time_limit = 200
@@ -77,7 +77,7 @@ class ContinuousState(NamedTuple):
     moved: Array
 
 
-class MountainCarContinuous(Portable):
+class MountainCarContinuous(PortableDynamics):
     """`Dynamics` of MountainCarContinuous-v0; the reward is 100 at the goal, minus 0.1 times the squared action."""
 
     time_limit = 999

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from ppo_bench.envs.dynamics.base import Portable
+from ppo_bench.envs.dynamics.base import PortableDynamics
 from ppo_bench.envs.dynamics.rounding import cos, round_product, sin
 from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import Array
@@ -27,7 +27,7 @@ class PendulumState(NamedTuple):
     theta_dot: Array
 
 
-class Pendulum(Portable):
+class Pendulum(PortableDynamics):
     """`Dynamics` of Pendulum-v1, which never terminates.
 
     The reward is minus a weighted sum of the squared angle, the squared velocity and the squared torque.
