@@ -23,7 +23,7 @@ from ppo_bench.networks.flax.ops import JaxOps
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.spec import RecurrentMlp
 from ppo_bench.networks.torch.ops import TorchOps
-from ppo_bench.networks.torch.recurrence import recur
+from ppo_bench.networks.torch.recurrence import run_recurrence
 from tests.refusals import assert_one_line
 from tests.runners import ACTING, problem_for, runner_for
 from tests.scenes import Endings, Ends
@@ -49,7 +49,7 @@ def test_a_sequence_and_its_gradients_are_those_of_pytorchs_own(cell: str) -> No
     parts: Any = tuple(part[None] for part in state)
     expected, _ = module(x, parts if cell == "lstm" else parts[0])
     projected = torch.nn.functional.linear(x, weights[0], weights[2])
-    found = recur(cell, projected, torch.zeros(STEPS, ROWS), state, weights[1], weights[3])
+    found = run_recurrence(cell, projected, torch.zeros(STEPS, ROWS), state, weights[1], weights[3])
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-14)
     along = drawn(STEPS, ROWS, UNITS, seed=3)
     mine, others = (torch.autograd.grad((y * along).sum(), (*weights, x, state)) for y in (found, expected))
@@ -64,7 +64,7 @@ def test_gradients_are_those_of_differences_where_episodes_begin_anew(cell: str)
     assert 0 < start.sum() < start.numel()
     inputs = (drawn(STEPS, ROWS, gates), drawn(states, ROWS, UNITS), drawn(gates, UNITS), drawn(gates))
     assert torch.autograd.gradcheck(
-        lambda projected, state, weight, bias: recur(cell, projected, start, state, weight, bias),
+        lambda projected, state, weight, bias: run_recurrence(cell, projected, start, state, weight, bias),
         [x.requires_grad_() for x in inputs],
     )
 
@@ -77,7 +77,7 @@ def test_a_reset_by_hand() -> None:
 
     projected, start = torch.tensor([0.3, -0.2], dtype=torch.float64), torch.tensor([[0.0], [1.0]], dtype=torch.float64)
     state = torch.tensor([[[0.5]], [[2.0]]], dtype=torch.float64)
-    found = recur(
+    found = run_recurrence(
         "lstm",
         projected[:, None, None].repeat(1, 1, 4),
         start,

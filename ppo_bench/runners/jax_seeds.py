@@ -59,11 +59,11 @@ class JaxSeedsRunner:
         self, spec: TrainingSpec, env: GraphEnv, iterations_per_call: int, own: Sequence[Mapping[str, Any]] = ()
     ) -> None:
         """`own` has the hyperparameters (`VMAPPABLE_HYPERPARAMETERS`) in which the runs differ; none if it is empty."""
-        self._one = ProgramRunner(spec, env, iterations_per_call)
-        self._own, self._each = own, [replace(spec.ppo, **each) for each in own]
-        self._device = self._one.functions.device
+        self._program_runner = ProgramRunner(spec, env, iterations_per_call)
+        self._hyperparameters_by_run, self._ppo_by_run = own, [replace(spec.ppo, **each) for each in own]
+        self._device = self._program_runner.functions.device
         self._devices = jax.devices("cpu") if self._device.platform == "cpu" else [self._device]
-        self.execution = self._one.execution | {"devices": len(self._devices)}
+        self.execution = self._program_runner.execution | {"devices": len(self._devices)}
         self._initial_envs = jax.jit(self._stack_initial_envs)
         self._compiled: dict[tuple[IterationProgram, int], IterationProgram] = {}
 
@@ -74,7 +74,7 @@ class JaxSeedsRunner:
         pending = jax.device_get(state.pending.pop(0))
         learning_rates = [each["learning_rate"] for each in self._hyperparameters(state, state.iteration)]
         try:
-            state.totals, measured = collect_reports(self._one.spec, learning_rates, pending, state.totals)
+            state.totals, measured = collect_reports(self._program_runner.spec, learning_rates, pending, state.totals)
         except FailedRuns as error:
             raise FailedRuns(
                 {k: f"{self._describe_run(state, k)}: {reason}" for k, reason in error.reasons.items()}
@@ -82,7 +82,7 @@ class JaxSeedsRunner:
         return state, measured
 
     def _describe_run(self, state: SeedsState, k: int) -> str:
-        return describe_run(self._own[k] if self._own else {}, state.seeds[k])
+        return describe_run(self._hyperparameters_by_run[k] if self._hyperparameters_by_run else {}, state.seeds[k])
 
     def _enqueue_iterations(self, state: SeedsState) -> None:
         """See `ProgramRunner._enqueue_iterations`."""
@@ -91,22 +91,22 @@ class JaxSeedsRunner:
             np.array(self._pad(state.seeds), np.int32),
         )
         with jax.default_device(self._device):
-            for k in self._one.iterations_to_enqueue(state.iteration, len(state.pending)):
+            for k in self._program_runner.iterations_to_enqueue(state.iteration, len(state.pending)):
                 hyperparameters = self._pad(self._hyperparameters(state, k))
                 stacked = {
-                    name: np.array([own[name] for own in hyperparameters], self._one.functions.dtype)
+                    name: np.array([own[name] for own in hyperparameters], self._program_runner.functions.dtype)
                     for name in hyperparameters[0]
                 }
                 state.train_state, state.envs, *results = program(
                     state.train_state, state.envs, seeds, stacked, np.int32(k)
                 )
-                self._one.last_enqueued = PendingIteration(*results)  # type: ignore[arg-type]
-                state.pending.append(self._one.last_enqueued)
+                self._program_runner.last_enqueued = PendingIteration(*results)  # type: ignore[arg-type]
+                state.pending.append(self._program_runner.last_enqueued)
 
     def _hyperparameters(self, state: SeedsState, iteration: int) -> list[dict[str, Any]]:
         """Hyperparameters that are arguments of the program in `iteration`, of each run."""
-        spec, runs = self._one.spec, len(state.seeds)
-        pairs = zip(self._own or [{}] * runs, self._each or [spec.ppo] * runs, strict=True)
+        spec, runs = self._program_runner.spec, len(state.seeds)
+        pairs = zip(self._hyperparameters_by_run or [{}] * runs, self._ppo_by_run or [spec.ppo] * runs, strict=True)
         return [{**own, "learning_rate": hp.learning_rate_of(iteration, spec.num_iterations)} for own, hp in pairs]
 
     def _vmapped_program(self, one: IterationProgram, num_seeds: int) -> IterationProgram:
@@ -138,9 +138,11 @@ class JaxSeedsRunner:
 
     def _sharding(self, num_seeds: int) -> NamedSharding:
         """Sharding of the seeds: equal parts, one on each device."""
-        return NamedSharding(Mesh(np.array(self._devices[: self._parts(num_seeds)]), ("seeds",)), Spec("seeds"))
+        return NamedSharding(
+            Mesh(np.array(self._devices[: self._num_devices_for(num_seeds)]), ("seeds",)), Spec("seeds")
+        )
 
-    def _parts(self, num_seeds: int) -> int:
+    def _num_devices_for(self, num_seeds: int) -> int:
         """Minimum number of devices with which the largest part has no more seeds than with all devices."""
         most = math.ceil(num_seeds / len(self._devices))
         return math.ceil(num_seeds / most)
@@ -149,44 +151,50 @@ class JaxSeedsRunner:
         """Number of seeds that a device trains at a time, out of `num_local_seeds` seeds; all of them on a GPU."""
         if self._device.platform != "cpu":
             return num_local_seeds
-        turns = math.ceil(num_local_seeds / max(1, MAX_MINIBATCH_ROWS // self._one.spec.ppo.minibatch_size))
+        turns = math.ceil(num_local_seeds / max(1, MAX_MINIBATCH_ROWS // self._program_runner.spec.ppo.minibatch_size))
         return math.ceil(num_local_seeds / turns)
 
     def _pad(self, values: Sequence[T]) -> list[T]:
         """List padded with copies of its last entry, so that parts are equal; results of the copies are dropped."""
-        missing = -len(values) % self._parts(len(values))
+        missing = -len(values) % self._num_devices_for(len(values))
         return [*values, *([values[-1]] * missing)]
 
     def init(self, seeds: Sequence[int]) -> SeedsState:
         """See `SeedsRunner.init`."""
-        return self.restore([self._one.arrays_after_warmup(seed) for seed in seeds])
+        return self.restore([self._program_runner.arrays_after_warmup(seed) for seed in seeds])
 
     def export(self, state: SeedsState) -> list[Arrays]:
         """See `SeedsRunner.export`."""
         assert not state.pending, "the program has run ahead of the iteration that is asked for"
         everything = jax.device_get((state.train_state, state.envs))
 
-        def own(k: int) -> Arrays:
+        def export_run(k: int) -> Arrays:
             train_state, envs = jax.tree.map(lambda array: array[k], everything)
-            totals = zero_totals(self._one.spec.num_envs)  # an export has none
+            totals = zero_totals(self._program_runner.spec.num_envs)  # an export has none
             fields = state.seeds[k], state.iteration, train_state, envs, totals, state.program, state.env_step
-            return self._one.export(ProgramState(*fields))
+            return self._program_runner.export(ProgramState(*fields))
 
-        return [own(k) for k in range(len(state.seeds))]
+        return [export_run(k) for k in range(len(state.seeds))]
 
     def restore(self, arrays: Sequence[Arrays]) -> SeedsState:
         """See `SeedsRunner.restore`."""
-        arrays_by_run = [self._one.training_arrays(own) for own in arrays]
+        arrays_by_run = [self._program_runner.training_arrays(own) for own in arrays]
         seeds, iteration = [int(own["seed"]) for own in arrays_by_run], int(arrays_by_run[0]["iteration"])
         padded = self._pad(arrays_by_run)
         stacked = {name: np.stack([own[name] for own in padded]) for name in arrays_by_run[0]}
         sharding = self._sharding(len(seeds))
         with jax.enable_x64(True):  # arrays of the environments include 64-bit types
             envs, env_step = self._reset_envs(self._pad(seeds), iteration, select_prefix("normalize", stacked))
-            train_state, envs = jax.device_put((self._one.functions.load(stacked), envs), sharding)
-        totals = zero_totals(len(seeds) * self._one.spec.num_envs)
+            train_state, envs = jax.device_put((self._program_runner.functions.load(stacked), envs), sharding)
+        totals = zero_totals(len(seeds) * self._program_runner.spec.num_envs)
         return SeedsState(
-            seeds, iteration, train_state, envs, totals, self._one.iteration_program(env_step, envs), env_step
+            seeds,
+            iteration,
+            train_state,
+            envs,
+            totals,
+            self._program_runner.iteration_program(env_step, envs),
+            env_step,
         )
 
     def _reset_envs(self, seeds: Sequence[int], iteration: int, statistics: Tree) -> tuple[ProgramEnvs, StepFunction]:
@@ -194,16 +202,16 @@ class JaxSeedsRunner:
 
         Running statistics are those in `statistics`, updated by the first observations of their run.
         """
-        spec = self._one.spec
+        spec = self._program_runner.spec
         with jax.default_device(self._device):
-            starts = [self._one.env.reset(spec.env_seeds(seed, iteration)) for seed in seeds]
+            starts = [self._program_runner.env.reset(spec.env_seeds(seed, iteration)) for seed in seeds]
             reset_results = [(result.state, result.policy_input) for result in starts]
             return self._initial_envs(reset_results, add_prefix("normalize", statistics)), starts[0].step
 
     def _stack_initial_envs(self, starts: Sequence[tuple[Any, PolicyInput]], statistics: Tree) -> ProgramEnvs:
         """Environments of all runs, stacked, that have just been reset; `statistics` are stacked, too."""
         state, policy_input = jax.tree.map(lambda *arrays: jnp.stack(arrays), *starts)
-        initial: ProgramEnvs = jax.vmap(self._one.initial_envs)(state, policy_input, statistics)
+        initial: ProgramEnvs = jax.vmap(self._program_runner.initial_envs)(state, policy_input, statistics)
         return initial
 
     def episode_lengths(self, state: SeedsState) -> list[np.ndarray]:
@@ -217,4 +225,4 @@ class JaxSeedsRunner:
 
     def close(self) -> None:
         """See `SeedsRunner.close`."""
-        self._one.close()
+        self._program_runner.close()

@@ -16,7 +16,9 @@ from ppo_bench.mathematics.recurrent import CELLS
 _LIBRARY = torch.library.Library("ppo_bench", "FRAGMENT")
 
 
-def recur(name: str, projected: Tensor, episode_start: Tensor, state: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def run_recurrence(
+    name: str, projected: Tensor, episode_start: Tensor, state: Tensor, weight: Tensor, bias: Tensor
+) -> Tensor:
     """Hidden states `[T, B, H]` of the cell `name`, a key of `CELLS`, from its projected inputs `projected [T, B, G]`.
 
     `state [S, B, H]` holds the S state arrays before the first step; the state is set to 0 before each step where

@@ -18,17 +18,17 @@ class Tensorboard:
     def require(self) -> None:
         """Nothing to check: there are no options."""
 
-    def open(self, folder: Path, run: Mapping[str, Any]) -> Events:
+    def open(self, folder: Path, run: Mapping[str, Any]) -> TensorboardRun:
         """A new event file; the steps of earlier ones are purged, so that no step of a resumed run is there twice."""
         require("tensorboardX", "tensorboard", "tracker=tensorboard")
         from tensorboardX import SummaryWriter
 
         writer = SummaryWriter(str(folder / "tensorboard"), purge_step=0)
         writer.add_text("run", _as_code_block({key: value for key, value in run.items() if key != "schema_version"}))
-        return Events(writer)
+        return TensorboardRun(writer)
 
 
-class Events:
+class TensorboardRun:
     """The event file of a run, an `OpenTracker`. Videos stay in the run's folder."""
 
     def __init__(self, writer: Any) -> None:
