@@ -153,7 +153,7 @@ def load_newest(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
     damaged: dict[Path, CheckpointError] = {}
     for path in _newest_first(folder):
         try:
-            whole = load(path)
+            loaded = load(path)
         except _SchemaVersionError as version:
             raise ConfigError(f"{_describe_version(path, version)}, or rerun=true") from version
         except CheckpointError as error:
@@ -164,7 +164,7 @@ def load_newest(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
             aside = newer.with_name(f"{newer.name}.damaged")
             shutil.rmtree(aside, ignore_errors=True)
             newer.rename(aside)
-        return whole
+        return loaded
     if found:
         reasons = "; ".join(f"{path.name}: {reason}" for path, reason in damaged.items()) or "all were set aside"
         raise ConfigError(f"no checkpoint in {folder} is whole ({reasons}); rerun=true starts the run afresh beside it")

@@ -30,22 +30,22 @@ def next_group(runs: Sequence[SeedRun]) -> list[SeedRun]:
     Runs that are too far behind the others are left for later. A run is trained together with the one that is furthest
     behind if it has the newest checkpoint of that run, or that run has none, and if it is ahead by at most one.
     """
-    first, every, left = _first_iteration(runs), runs[0].config.root.checkpoint.every_iterations, list(runs)
+    first, interval, candidates = _first_iteration(runs), runs[0].config.root.checkpoint.every_iterations, list(runs)
     while True:
-        newest = {run.folder: checkpoint.newest_iteration(run.folder / "checkpoints") or first for run in left}
+        newest = {run.folder: checkpoint.newest_iteration(run.folder / "checkpoints") or first for run in candidates}
         last = min(newest.values())
-        together = [
+        group = [
             run.folder
-            for run in left
+            for run in candidates
             if newest[run.folder] == last
             or (
-                newest[run.folder] <= last + every
+                newest[run.folder] <= last + interval
                 and (last == first or checkpoint.exists(run.folder / "checkpoints", last))
             )
         ]
-        if len(together) == len(left):
-            return left
-        left = [run for run in left if run.folder not in together]
+        if len(group) == len(candidates):
+            return candidates
+        candidates = [run for run in candidates if run.folder not in group]
 
 
 def _first_iteration(runs: Sequence[SeedRun]) -> int:
@@ -109,14 +109,14 @@ def starting_point_of(runs: Sequence[SeedRun], newest: Sequence[checkpoint.Check
     common = min(iterations)
     if common == first:
         return new_starting_point(runs)
-    whole = [
+    checkpoints = [
         saved if saved and k == common else _load_iteration(folder, common)
         for saved, k, folder in zip(newest, iterations, folders, strict=True)
     ]
-    loops = [LoopState.from_checkpoint(saved.loop) for saved in whole]
+    loops = [LoopState.from_checkpoint(saved.loop) for saved in checkpoints]
     for run, loop in zip(runs, loops, strict=True):
         loop.check_files(run.folder)
-    return StartingPoint(loops, [saved.arrays for saved in whole], resumes=True)
+    return StartingPoint(loops, [saved.arrays for saved in checkpoints], resumes=True)
 
 
 def _load_iteration(folder: Path, iteration: int) -> checkpoint.Checkpoint:

@@ -79,16 +79,16 @@ def train(config: Config, started_at: float, on_iteration: Listener | None = Non
         if failed:
             print_status(f"going on with {len(todo)} of {len(runs)} runs")
         # Failed runs come last: they will most likely fail again, and set the others back.
-        together = next_group([run for run in todo if not error_of(run.folder)] or todo)
+        group = next_group([run for run in todo if not error_of(run.folder)] or todo)
         try:
             if config.processes > 1:
-                stopped = _train_on_ranks(config, together, started_at)
+                stopped = _train_on_ranks(config, group, started_at)
             else:
-                stopped = _train_runs(config, together, started_at, on_iteration)
+                stopped = _train_runs(config, group, started_at, on_iteration)
         except FailedRuns as error:
             if not config.trains_several:
                 raise
-            failed |= {together[position].folder: together[position] for position in error.reasons}
+            failed |= {group[position].folder: group[position] for position in error.reasons}
             for reason in error.reasons.values():
                 print_status(reason)
         if failed:
