@@ -120,7 +120,7 @@ class Breaks(CartPole):
 
 def test_a_reward_that_is_no_number_names_its_environment() -> None:
     runner = ProgramRunner(problem_for(DynamicsEnv(CartPole(), 4), 7, []), DynamicsEnv(Breaks(), 4), 1)
-    with pytest.raises(RunError, match="environment 2 gave a reward of nan, which is no finite number"):
+    with pytest.raises(RunError, match="environment 2 gave a reward of nan, which is not finite"):
         runner.iterate(runner.init(SEED))
 
 

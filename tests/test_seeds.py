@@ -160,5 +160,5 @@ def test_rewards_that_are_no_numbers_name_their_seeds() -> None:
     together = JaxSeedsRunner(spec, env, 1)
     with pytest.raises(FailedRuns) as raised:
         together.iterate(together.init(seeds))
-    said = "environment 2 gave a reward of nan, which is no finite number"
+    said = "environment 2 gave a reward of nan, which is not finite"
     assert raised.value.reasons == {position: f"seed {seeds[position]}: {said}" for position in failing}

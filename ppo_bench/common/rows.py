@@ -33,8 +33,10 @@ def check_rows(path: Path, mark: FilePosition) -> None:
     """Raise `ConfigError` unless the file still begins with the content that `mark` describes."""
     beginning = _read_until(path, mark)
     if hashlib.sha256(beginning).hexdigest() != mark.sha256:
-        lacks = "lacks rows" if len(beginning) < mark.length_bytes else "is damaged: it holds other rows than those"
-        raise ConfigError(f"{path} {lacks} that its checkpoint counts; rerun=true starts the run afresh beside it")
+        problem = (
+            "has fewer rows than" if len(beginning) < mark.length_bytes else "is damaged: its rows differ from what"
+        )
+        raise ConfigError(f"{path} {problem} its checkpoint recorded; rerun=true trains again in a new folder")
 
 
 def _read_until(path: Path, mark: FilePosition) -> bytes:
@@ -44,7 +46,7 @@ def _read_until(path: Path, mark: FilePosition) -> bytes:
     except FileNotFoundError:
         return b""
     except IsADirectoryError as error:
-        raise ConfigError(f"{path} is a folder; rerun=true starts the run afresh beside it") from error
+        raise ConfigError(f"{path} is a folder; rerun=true trains again in a new folder") from error
 
 
 class Rows:

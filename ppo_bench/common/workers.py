@@ -46,7 +46,7 @@ class Worker:
         except (EOFError, OSError) as error:
             self._process.join(EXIT_TIMEOUT_SECONDS)
             code = self._process.exitcode or 0
-            why = f"was killed by {signal.Signals(-code).name}" if code < 0 else "ended; its own error stands above"
+            why = f"was killed by {signal.Signals(-code).name}" if code < 0 else "ended; its own error is above"
             raise RunError(f"the process of {self._name} {why}") from error
         if isinstance(answer, ConfigError | RunError):
             raise answer

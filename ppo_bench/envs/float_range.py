@@ -21,7 +21,7 @@ def is_in_range(x: np.ndarray, limit: float = FLOAT32_MAX) -> bool:
 def range_error(value: float) -> str:
     """Why `value`, which does not fit, is refused."""
     if not np.isfinite(value):
-        return "is no finite number"
+        return "is not finite"
     if abs(value) > FLOAT32_MAX:
         return "leaves the range of float32"
     return "is too large to be squared in float32: ppo.norm_reward=true scales rewards"

@@ -167,7 +167,7 @@ def load_newest(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
         return loaded
     if found:
         reasons = "; ".join(f"{path.name}: {reason}" for path, reason in damaged.items()) or "all were set aside"
-        raise ConfigError(f"no checkpoint in {folder} is whole ({reasons}); rerun=true starts the run afresh beside it")
+        raise ConfigError(f"no checkpoint in {folder} is intact ({reasons}); rerun=true trains again in a new folder")
     return None
 
 

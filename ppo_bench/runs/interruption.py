@@ -21,7 +21,7 @@ def describe_interruption(folder: Path, iteration: int) -> str:
 def _describe_resumption(folder: Path) -> str:
     if phrase := _newest_checkpoint_phrase(folder):
         return f"{phrase}; the same command resumes there"
-    return "nothing is to be resumed before the first checkpoint; the same command starts again"
+    return "no checkpoint yet; the same command starts from scratch"
 
 
 def _newest_checkpoint_phrase(folder: Path) -> str | None:

@@ -124,6 +124,6 @@ def _load_iteration(folder: Path, iteration: int) -> checkpoint.Checkpoint:
         return checkpoint.load_iteration(folder, iteration)
     except ConfigError as error:
         raise ConfigError(
-            f"{folder} has no whole checkpoint of iteration {iteration}, to which another run has to go back: train "
-            "the runs by themselves (num_seeds=1, without a grid), or start all afresh by rerun=true"
+            f"{folder} has no intact checkpoint of iteration {iteration}, to which another run has to go back: train "
+            "the runs by themselves (num_seeds=1, without a grid), or train all again with rerun=true"
         ) from error
