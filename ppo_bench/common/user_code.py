@@ -43,7 +43,7 @@ def configured_user_code(names: Iterable[str]) -> str | None:
 
 
 def _targets(node: Any) -> Iterator[str]:
-    """The values of `_target_` in a tree of mappings and lists, and those of `path` beside Hydra's own targets."""
+    """The values of `_target_` in a tree of mappings and lists, and those of `path` next to Hydra's own targets."""
     if isinstance(node, Mapping):
         target, path = node.get("_target_"), node.get("path")
         if isinstance(target, str):

@@ -98,7 +98,7 @@ def missing_mask_message(info: str) -> str:
 
 
 def _is_mask_observed(env: Any) -> bool:
-    """Whether a part of the observations is a mask; beside actions of floats it is an ordinary part."""
+    """Whether a part of the observations is a mask. If actions are floats, it is an ordinary part."""
     space = env.observation_space
     return isinstance(space, spaces.Dict) and MASK in space.spaces and not isinstance(env.action_space, spaces.Box)
 

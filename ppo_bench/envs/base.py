@@ -281,6 +281,6 @@ class Backend(Protocol):
 
 
 def require_no_info(task: Task, backend: str) -> None:
-    """Raise `ConfigError` if the task records `info` entries besides the default one, which `backend` cannot do."""
+    """Raise `ConfigError` if the task records `info` entries other than the default one, which `backend` cannot do."""
     if set(task.info) - DEFAULT_INFO_KEYS:
         raise ConfigError(f"env.info: backend={backend} tells none; use backend=gymnasium or backend=envpool")

@@ -252,5 +252,5 @@ def _independence(first: Play, mirrored: Play, repeats: bool, players: int) -> F
     changed = [
         env for env in range(players, first.obs.shape[1]) if not np.array_equal(first.obs[:, env], mirrored.obs[:, env])
     ]
-    evidence = "in another place, beside other actions, "
+    evidence = "in another row, with other actions around it, "
     return Finding(rule, not changed, evidence + (f"environments {changed} differ" if changed else "each is the same"))

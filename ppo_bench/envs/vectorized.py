@@ -43,7 +43,8 @@ class GymVectorEnv:
         """`spaces` is what `get_spaces` must return for each environment. Raises `ConfigError` if one has others."""
         from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
-        # What gymnasium says of errors in worker processes beside their traceback; for `RunError`, the traceback too.
+        # What gymnasium says of errors in worker processes in addition to their traceback; for `RunError`, the
+        # traceback too.
         known = r"(?s).*(Received the following error|Raising the last exception|ppo_bench\.common\.errors\.RunError: )"
         warnings.filterwarnings("ignore", known, module="gymnasium")
         self._id, self._lost_worker = env_id, False

@@ -42,7 +42,7 @@ class SeedsState:
     train_state: TrainState
     """Train states of all runs, stacked: arrays `[S, ...]`, padded to equal parts of the devices."""
     envs: ProgramEnvs
-    """Environment states of all runs, stacked and padded likewise."""
+    """Environment states of all runs, stacked and padded in the same way."""
     totals: EpisodeTotals
     """Totals of the environments of all runs, run by run, `[S * N]`; not padded."""
     program: IterationProgram

@@ -1,4 +1,4 @@
-"""Interface of a runner that trains several runs side by side, as the outer loop uses it: `SeedsRunner`."""
+"""Interface of a runner that trains several runs at once, as the outer loop uses it: `SeedsRunner`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ IterationReports = list[tuple[Metrics, list[Episode]]]
 
 
 def describe_run(own: Mapping[str, float], seed: int) -> str:
-    """Words that tell a run from those beside it: the hyperparameters in which they differ, and its seed."""
+    """Name of a run among those trained with it: the hyperparameters in which they differ, and its seed."""
     return " ".join((*(f"ppo.{name}={value}" for name, value in own.items()), f"seed {seed}"))
 
 

@@ -87,7 +87,7 @@ def lock_run_folder(folder: Path, position: int = 0) -> Iterator[None]:
 def _error_file(path: Path, position: int) -> Iterator[None]:
     """Writes the error that leaves the context to a file that it removes first.
 
-    A stop on request is none, nor is a `ConfigError`, which leaves everything as it is, nor the failure of other runs.
+    Not written for a requested stop, a `ConfigError` or the failure of other runs.
     """
     path.unlink(missing_ok=True)
     try:
