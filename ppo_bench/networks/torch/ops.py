@@ -92,7 +92,10 @@ class TorchOps:
         return self.function(module)(params, *inputs, **options)
 
     def function(self, module: PortableModule) -> Callable[..., Any]:
-        """The function of `module`. The first call, which constructs it, cannot be compiled by `torch.compile`."""
+        """The function of `module`: a `FunctionalModule`, unless the module is a user's (ppo_bench/networks/own.py).
+
+        The first call, which constructs it, cannot be compiled by `torch.compile`.
+        """
         function = self._functions.get(module)
         if function is None:
             function = self._functions[module] = module.torch_function()
