@@ -10,11 +10,11 @@ import pytest
 from gymnasium import spaces
 from numpy.testing import assert_allclose, assert_array_equal
 
+from ppo_bench.common.flattened import is_byte_space
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.envpool import EnvPoolEnv
 from ppo_bench.envs.envpool_xla import EnvPoolXlaBackend
 from ppo_bench.envs.observation_flattening import ObservationFlattener, declare_categories, scale_bytes
-from ppo_bench.mathematics.bounds import is_byte_space
 from ppo_bench.networks.spec import Mlp
 
 SPACES = {

@@ -14,8 +14,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space, iterate
 
-from ppo_bench.common.flattened import FlattenedBox, is_text, leaf_spaces
-from ppo_bench.mathematics.bounds import is_byte_space
+from ppo_bench.common.flattened import FlattenedBox, is_byte_space, is_text, leaf_spaces
 
 FlattenFunction = Callable[[Any], Any]
 """A function that flattens arrays `[N, ...]` of one space to `[N, D]`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.mathematics.bounds import is_byte_space
+from ppo_bench.common.flattened import is_byte_space
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.convolutions import Window, image_sides, num_channels, num_output_pixels
 from ppo_bench.networks.layers import ACTOR_GAIN, CRITIC_GAIN, Parameters, linear

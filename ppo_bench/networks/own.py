@@ -11,9 +11,8 @@ import numpy as np
 
 from ppo_bench.common.classes import import_class
 from ppo_bench.common.errors import ConfigError, one_line
-from ppo_bench.common.flattened import FlattenedArray, FlattenedBox
+from ppo_bench.common.flattened import FlattenedArray, FlattenedBox, is_byte_space
 from ppo_bench.mathematics.arrays import Array, Arrays, Tree
-from ppo_bench.mathematics.bounds import is_byte_space
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.building import action_spec
 from ppo_bench.networks.network import CarrySpec, NetworkSpec

@@ -7,8 +7,8 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.flattened import is_byte_space
 from ppo_bench.common.values import added_field
-from ppo_bench.mathematics.bounds import is_byte_space
 from ppo_bench.mathematics.recurrent import CELLS
 from ppo_bench.networks.building import (
     action_spec,

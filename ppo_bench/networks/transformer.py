@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.mathematics.bounds import is_byte_space
+from ppo_bench.common.flattened import is_byte_space
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.building import action_spec, network_spec, num_pixels
 from ppo_bench.networks.convolutions import (

@@ -16,7 +16,7 @@ from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.float_range import FLOAT32_MAX, SQUARE_MAX
 from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import Arrays, Tree
-from ppo_bench.mathematics.bounds import ActionBounds, action_bounds
+from ppo_bench.mathematics.distributions import ActionBounds, action_bounds
 from ppo_bench.mathematics.normalize import AllReduceMoments, Moments, single_device_moments
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.mathematics.shards import SINGLE_SHARD, Shard

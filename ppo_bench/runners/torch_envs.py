@@ -15,7 +15,7 @@ from ppo_bench.envs.base import GraphEnv, PolicyInput, StepFunction
 from ppo_bench.envs.dynamics.base import EnvState, map_fields
 from ppo_bench.envs.float_range import is_in_range, out_of_range
 from ppo_bench.mathematics.arrays import Arrays, default_arrays, select_prefix
-from ppo_bench.mathematics.bounds import ActionBounds
+from ppo_bench.mathematics.distributions import ActionBounds
 from ppo_bench.mathematics.normalize import AllReduceMoments
 from ppo_bench.runners.array_specs import env_array_specs, normalization_array_specs
 from ppo_bench.runners.base import TrainingSpec

@@ -11,10 +11,9 @@ import numpy as np
 from gymnasium import spaces
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.flattened import FlattenedBox
+from ppo_bench.common.flattened import FlattenedBox, is_byte_space
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
-from ppo_bench.mathematics.bounds import is_byte_space
 from ppo_bench.networks.convolutions import MIN_IMAGE_SIDE, find_images
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.own import Own

@@ -13,8 +13,7 @@ from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import PolicyInput, VectorEnv
 from ppo_bench.mathematics import noise, normalize
 from ppo_bench.mathematics.arrays import Arrays, Tree, add_prefix, load_arrays, select_prefix
-from ppo_bench.mathematics.bounds import ActionBounds, action_bounds
-from ppo_bench.mathematics.distributions import Distribution, PolicyOutputs
+from ppo_bench.mathematics.distributions import ActionBounds, Distribution, PolicyOutputs, action_bounds
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.networks.network import NetworkSpec, mask_logits
 from ppo_bench.runners.array_specs import normalization_array_specs
