@@ -118,7 +118,7 @@ def test_choices_that_do_not_start_at_0_are_shifted(
     task = register(own)
     gymnasium.registry[task.id].entry_point = lambda **_: Notes(own)
     env = GymnasiumEnv(task, "sync")
-    assert (env.action_space, env.unshifted_action_space) == (shown, own)
+    assert (env.action_space, env.own_action_space) == (shown, own)
     env.reset([1])
     taken.clear()
     for action in actions:

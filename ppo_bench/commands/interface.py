@@ -92,7 +92,7 @@ class Trained:
         env = to_vector_env(make_env(config.backend, config.task.with_num_envs(1)))
         try:
             self.observation_space: Any = env.observation_space
-            self.action_space: Any = getattr(env, "unshifted_action_space", env.action_space)
+            self.action_space: Any = getattr(env, "own_action_space", env.action_space)
             self._agent: Agent = load_agent(config, checkpoint.load_named(path), env, greedy, seed)
         finally:
             env.close()

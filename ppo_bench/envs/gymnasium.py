@@ -80,7 +80,7 @@ class GymnasiumEnv:
         self.observation_space: Any = env.observation_space
         self.action_space: Any = env.action_space
         spaces = get_spaces(env)
-        self.unshifted_action_space: Any = spaces[1]
+        self.own_action_space: Any = spaces[1]
         """The space before choices were made to start at 0."""
         texts = "dropped_texts"
         self.dropped_texts: list[str] = env.get_wrapper_attr(texts) if env.has_wrapper_attr(texts) else []
@@ -265,7 +265,7 @@ def _with_zero_based_actions(env: Any) -> Any:
         return env
     zero_based = spaces.Discrete(space.n) if isinstance(space, spaces.Discrete) else spaces.MultiDiscrete(space.nvec)
     wrapped: Any = wrappers.TransformAction(env, lambda action: action + first, zero_based)
-    wrapped.unshifted_action_space = space
+    wrapped.own_action_space = space
     return wrapped
 
 
