@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The pictures of README: `launch/readme_pictures.py` plots returns over minutes, from docs/results/curves.parquet.
 
-`launch/readme_pictures.py --film MP4` also makes docs/assets/hopper.gif from seconds 2 to 5 of MP4, a video that
+`launch/readme_pictures.py --video MP4` also makes docs/assets/hopper.gif from seconds 2 to 5 of MP4, a video that
 `ppo-bench evaluate RUN_DIR video=true` has written.
 """
 
@@ -35,15 +35,15 @@ FRAMES_PER_SECOND, PIXELS, COLOURS = 20, 280, 64
 
 
 def main(arguments: list[str]) -> int:
-    """Draw the curves for a light and a dark background; with --film, also make the GIF."""
+    """Draw the curves for a light and a dark background; with --video, also make the GIF."""
     parser = Parser("python launch/readme_pictures.py", description=__doc__)
-    parser.add_argument("--film", type=Path, metavar="MP4")
+    parser.add_argument("--video", type=Path, metavar="MP4")
     parser.add_argument("--out", type=Path, default=DOCS / "assets", help="where the pictures go (docs/assets)")
     options = parser.parse_args(arguments)
     for scheme in INK:
         print(draw(DOCS / "results" / "curves.parquet", options.out / f"minutes-{scheme}.svg", scheme))
-    if options.film:
-        print(animate(options.film, options.out / "hopper.gif"))
+    if options.video:
+        print(animate(options.video, options.out / "hopper.gif"))
     return 0
 
 
@@ -95,13 +95,13 @@ def _curves(file: Path, env: str, framework: str) -> tuple[np.ndarray, np.ndarra
     return grid, np.stack([np.interp(grid, found["x"][rows], found["value"][rows]) for rows in of_seed])
 
 
-def animate(film: Path, out: Path) -> Path:
-    """Write seconds `SECONDS` of the video `film` as a GIF; returns its path."""
+def animate(video: Path, out: Path) -> Path:
+    """Write seconds `SECONDS` of `video` as a GIF; returns its path."""
     import av
     from PIL import Image
 
     frames, last = [], -1
-    with av.open(str(film)) as container:
+    with av.open(str(video)) as container:
         for frame in container.decode(video=0):
             at = float(frame.time or 0.0)
             tick = int(at * FRAMES_PER_SECOND)

@@ -13,7 +13,7 @@ from typing import Any
 
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
-from ppo_bench.runs.loop import ROWS_SECONDS
+from ppo_bench.runs.loop import MIN_WRITE_INTERVAL_SECONDS
 from tests.exploit import Exploit
 from tests.processes import TRAIN, count_rows, started, wait_until
 from tests.training import ENVIRONMENT, ROOT, learnt
@@ -77,8 +77,8 @@ def kill_and_restart(
     """Kill a run with -9 at `kills` random moments, then let it end; the iterations that it had done at each.
 
     A moment is as likely before the next checkpoint as after it; every fourth is one of the start of the program.
-    `iteration_seconds` is about how long an iteration takes. Rows of shorter ones than `ROWS_SECONDS` are written
-    together.
+    `iteration_seconds` is about how long an iteration takes. Rows of shorter ones than `MIN_WRITE_INTERVAL_SECONDS` are
+    written together.
     """
     every = configured(overrides).root.checkpoint.every_iterations
     killed_at = []
@@ -87,7 +87,7 @@ def kill_and_restart(
             folder = started_run(overrides, 0, rng.uniform(0, 3))
         else:
             count = _kept(folder_of(overrides)) + rng.randrange(1, 2 * every)
-            folder = started_run(overrides, count, rng.uniform(0, max(iteration_seconds, ROWS_SECONDS)))
+            folder = started_run(overrides, count, rng.uniform(0, max(iteration_seconds, MIN_WRITE_INTERVAL_SECONDS)))
         killed_at.append(count_rows(folder))
     run_to_end = finish(overrides)
     assert run_to_end.returncode == 0, run_to_end.stderr

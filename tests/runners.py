@@ -47,7 +47,7 @@ def train(framework: str, spec: TrainingSpec, seed: int = 1) -> Arrays:
     runner = runner_for(framework, spec)
     state = runner.init(seed)
     for _ in range(spec.num_iterations):
-        state, _, _ = runner.step(state)
+        state, _, _ = runner.iterate(state)
     arrays = runner.export(state)
     runner.close()
     return arrays
@@ -59,22 +59,24 @@ def played(
     """Arrays at the end, and metrics and episodes of all iterations; environments restart after one of them."""
     state, rows, finished = runner.init(seed), list[Metrics](), list[Episode]()
     for i in range(1, iterations + 1):
-        state, metrics, episodes = runner.step(state)
+        state, metrics, episodes = runner.iterate(state)
         rows.append(metrics)
         finished += episodes
         if i == restart_after:
-            state = runner.restart(state, i)
+            state = runner.restart_envs(state, i)
     arrays = runner.export(state)
     runner.close()
     return arrays, rows, finished
 
 
-def head_and_values(network: NetworkSpec, arrays: Arrays, observations: np.ndarray) -> tuple[PolicyOutputs, np.ndarray]:
-    """The policy's head and the values of exported parameters, by PyTorch in float64."""
+def policy_outputs_and_values(
+    network: NetworkSpec, arrays: Arrays, observations: np.ndarray
+) -> tuple[PolicyOutputs, np.ndarray]:
+    """The policy's outputs and the values of exported parameters, by PyTorch in float64."""
     params = {p.name: torch.from_numpy(arrays[f"params.{p.name}"]).double() for p in network.parameters}
-    obs = torch.from_numpy(network.arrange(observations))
-    head, values, _ = network.forward(TorchOps(torch.float64, torch.float64), params, obs, {}, None)
-    return tuple(part.numpy() for part in head), values.numpy()
+    obs = torch.from_numpy(network.to_input_layout(observations))
+    policy_outputs, values, _ = network.forward(TorchOps(torch.float64, torch.float64), params, obs, {}, None)
+    return tuple(part.numpy() for part in policy_outputs), values.numpy()
 
 
 def relative_distance(a: np.ndarray, b: np.ndarray) -> float:

@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from ppo_bench.envs.base import EnvStep, PolicyInput
 from ppo_bench.mathematics.arrays import Arrays
-from ppo_bench.runners.array_specs import normalization_arrays
+from ppo_bench.runners.array_specs import normalization_array_specs
 from ppo_bench.runners.base import Episode
 from ppo_bench.runners.host_envs import HostEnvs
 from tests.runners import problem_for
@@ -81,15 +81,15 @@ def host(env: Script, num_steps: int, norm_obs: bool = False, norm_reward: bool 
 
 def begun(envs: HostEnvs) -> Arrays:
     """Environments that have seen nothing."""
-    return envs.reset({array.name: array.default() for array in normalization_arrays((1,))}, 1, 0)
+    return envs.reset({array.name: array.default() for array in normalization_array_specs((1,))}, 1, 0)
 
 
 def collect(envs: HostEnvs, state: Arrays, act: Act) -> tuple[Arrays, Arrays, list[Episode]]:
     """The state after one rollout, its flags `[T, N]` and the episodes that ended."""
-    state, rollout = envs.begin(state)
+    state, rollout = envs.begin_rollout(state)
     for t in range(len(rollout["rewards"])):
         state, rollout = envs.step(state, rollout, t, act(t, envs.policy_input(state)))
-    state, ended = envs.end(state, rollout)
+    state, ended = envs.end_rollout(state, rollout)
     return state, dict(ended.flags), ended.episodes
 
 

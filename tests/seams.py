@@ -8,7 +8,7 @@ from typing import Any
 from ppo_bench.algorithms.base import Hyperparameters, Metric, Statistic, Targets
 from ppo_bench.algorithms.ppo import Ppo
 from ppo_bench.mathematics.weights import Parameter
-from ppo_bench.networks.network import Carry, NetworkOutputs, NetworkSpec
+from ppo_bench.networks.network import CarrySpec, NetworkOutputs, NetworkSpec
 from ppo_bench.networks.spec import Mlp
 
 LEVELLED = ["algorithm._target_=tests.seams.Levelled", "algorithm.name=levelled"]
@@ -34,7 +34,7 @@ class Levelled(Ppo):
     def parameters(self, network: NetworkSpec) -> tuple[Parameter, ...]:
         return (Parameter("level", (), None),)
 
-    def frozen(self, network: NetworkSpec) -> tuple[Parameter, ...]:
+    def frozen_parameters(self, network: NetworkSpec) -> tuple[Parameter, ...]:
         return (Parameter("projection", (2, 3), 1.0),)
 
     def statistics(self, network: NetworkSpec, hp: Hyperparameters) -> tuple[Statistic, ...]:
@@ -45,8 +45,10 @@ class Levelled(Ppo):
         seen = statistics["transitions"] + ops.xp.sum(rollout["value_mask"])
         return targets._replace(statistics={"transitions": seen}, metrics={**targets.metrics, "transitions": seen})
 
-    def loss(self, ops: Any, network: Any, hp: Any, arrays: Any, head: Any, values: Any, batch: Any) -> tuple[Any, Any]:
-        total, measured = super().loss(ops, network, hp, arrays, head, values, batch)
+    def loss(
+        self, ops: Any, network: Any, hp: Any, arrays: Any, policy_outputs: Any, values: Any, batch: Any
+    ) -> tuple[Any, Any]:
+        total, measured = super().loss(ops, network, hp, arrays, policy_outputs, values, batch)
         away = ops.xp.sum(ops.xp.square(arrays["projection"])) * (batch["returns"] - arrays["level"])  # the sum is 2
         level_loss = ops.xp.sum(ops.xp.square(away) * batch["value_weight"])
         return total + level_loss, {**measured, "level_loss": level_loss}
@@ -62,8 +64,10 @@ class TwoStreams(Ppo):
         first = {**rollout, "values": rollout["values"][..., 0]}
         return super().targets(ops, network, hp, arrays, statistics, first)
 
-    def loss(self, ops: Any, network: Any, hp: Any, arrays: Any, head: Any, values: Any, batch: Any) -> tuple[Any, Any]:
-        total, measured = super().loss(ops, network, hp, arrays, head, values[:, 0], batch)
+    def loss(
+        self, ops: Any, network: Any, hp: Any, arrays: Any, policy_outputs: Any, values: Any, batch: Any
+    ) -> tuple[Any, Any]:
+        total, measured = super().loss(ops, network, hp, arrays, policy_outputs, values[:, 0], batch)
         return total + ops.xp.sum(ops.xp.square(values[:, 1] - 3.0) * batch["value_weight"]), measured
 
 
@@ -84,15 +88,15 @@ class Averaging(NetworkSpec):
 class AveragingMlp(Mlp):
     """`Averaging` with an MLP behind it."""
 
-    sequences = False
+    learns_from_sequences = False
 
     def build(self, observation_space: Any, action_space: Any, streams: int = 1) -> NetworkSpec:
         behind = super().build(observation_space, action_space, streams)
         own = {
             "parameters": (*behind.parameters, Parameter("fading", (), None)),
-            "carry": (Carry("mean", behind.input_shape),),
+            "carry": (CarrySpec("mean", behind.input_shape),),
             "separate_critic": False,  # the mean is shared
-            "sequences": self.sequences,
+            "learns_from_sequences": self.learns_from_sequences,
         }
         return Averaging(**{**vars(behind), **own}, behind=behind)
 
@@ -101,4 +105,4 @@ class AveragingMlp(Mlp):
 class AveragingSequencesMlp(AveragingMlp):
     """The same, which learns through its memory."""
 
-    sequences = True
+    learns_from_sequences = True

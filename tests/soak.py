@@ -97,13 +97,13 @@ def cost() -> Iterator[str]:
             state = runner.init(1)
             for k in range(1, 9):
                 started = time.perf_counter()
-                state, _, _ = runner.step(state)
+                state, _, _ = runner.iterate(state)
                 iterations.append(time.perf_counter() - started)
                 started = time.perf_counter()
                 saved = checkpoint.Checkpoint(runner.export(state), {"iteration": k})
                 checkpoint.save(Path(folder), k, saved)
                 checkpoint.prune(Path(folder), keep=2)
-                state = runner.restart(state, k)
+                state = runner.restart_envs(state, k)
                 pauses.append(time.perf_counter() - started)
         runner.close()
         pause, interval = statistics.median(pauses), statistics.median(iterations) * every

@@ -36,7 +36,7 @@ def test_the_factor_by_hand(ns: Namespace) -> None:
 def rates_and_divergences(runner: Runner[Any], iterations: int) -> tuple[list[float], list[float]]:
     state, rates, divergences = runner.init(1), [], []
     for _ in range(iterations):
-        state, metrics, _ = runner.step(state)
+        state, metrics, _ = runner.iterate(state)
         rates.append(metrics["learning_rate"])
         divergences.append(metrics["approx_kl"])
     runner.close()
@@ -79,10 +79,10 @@ def test_a_restored_runner_goes_on_with_its_learning_rate(framework: str) -> Non
     runner, twin = runner_for(framework, spec), runner_for(framework, spec)
     state = runner.init(1)
     for _ in range(4):
-        state, _, _ = runner.step(state)
+        state, _, _ = runner.iterate(state)
     arrays = {name: array.copy() for name, array in runner.export(state).items()}
-    _, expected, _ = runner.step(runner.restart(state, 4))
-    _, metrics, _ = twin.step(twin.restore(arrays))
+    _, expected, _ = runner.iterate(runner.restart_envs(state, 4))
+    _, metrics, _ = twin.iterate(twin.restore(arrays))
     assert metrics["learning_rate"] == expected["learning_rate"] != 1e-4
 
 
@@ -92,7 +92,7 @@ def test_seeds_in_one_program_have_learning_rates_of_their_own() -> None:
     runner = config.framework.seeds_runner(config.training_spec(config.backend.make(config.task)), ())
     state, rates, divergences = runner.init([1, 2, 3]), [], []
     for _ in range(12):
-        state, measured = runner.step(state)
+        state, measured = runner.iterate(state)
         rates.append([metrics["learning_rate"] for metrics, _ in measured])
         divergences.append([metrics["approx_kl"] for metrics, _ in measured])
     runner.close()

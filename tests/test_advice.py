@@ -16,7 +16,7 @@ from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
-from ppo_bench.mathematics.normalize import ActionBounds, action_bounds
+from ppo_bench.mathematics.distributions import ActionBounds, action_bounds
 from ppo_bench.runners.host_envs import HostEnvs
 from ppo_bench.runs.advice import advice
 from tests.refusals import assert_untrained

@@ -96,7 +96,7 @@ def test_layouts_lead_there_and_back(words: list[str]) -> None:
     spec, rng = config.training_spec(env), np.random.default_rng(1)
     env.close()
     arrays = {f"params.{p.name}": rng.normal(size=p.shape) for p in spec.parameters}
-    frozen = {f"frozen.{p.name}": np.zeros(p.shape) for p in spec.algorithm.frozen(spec.network)}
+    frozen = {f"frozen.{p.name}": np.zeros(p.shape) for p in spec.algorithm.frozen_parameters(spec.network)}
     script = "ppo_trxl" if "trxl" in words[0] else words[0].rpartition("/")[2]
     require_same_names(script, arrays | frozen)
     names = SCRIPTS[script].names(arrays | frozen)

@@ -19,11 +19,11 @@ SCREEN = 50
 
 
 @pytest.mark.parametrize("env", ["cartpole", "hopper", "breakout"])
-def test_a_rollout_step_of_pytorch_on_envpool_is_followed_through_thirteen_files(env: str) -> None:
+def test_a_rollout_step_of_pytorch_on_envpool_is_followed_through_twelve_files(env: str) -> None:
     config = load_config([f"env={env}", "framework=torch_eager", "backend=envpool", "device=cpu", "ppo.num_steps=64"])
     runner: Any = config.framework.runner(config.training_spec(config.backend.make(config.task)))
-    state, _, _ = runner.step(runner.init(1))
-    _, rollout = runner._envs.begin(state.envs)
+    state, _, _ = runner.iterate(runner.init(1))
+    _, rollout = runner._envs.begin_rollout(state.envs)
     files = {"runners/host.py"}
 
     def note(frame: FrameType, event: str, argument: object) -> None:
@@ -31,7 +31,7 @@ def test_a_rollout_step_of_pytorch_on_envpool_is_followed_through_thirteen_files
         if path.is_relative_to(PACKAGE):
             files.add(str(path.relative_to(PACKAGE)))
 
-    learner = runner._learner.begin(state.learner, 1, 2)
+    learner = runner._learner.begin_rollout(state.learner, 1, 2)
     with runner._learner.acting_context():
         sys.setprofile(note)
         try:
@@ -40,14 +40,14 @@ def test_a_rollout_step_of_pytorch_on_envpool_is_followed_through_thirteen_files
         finally:
             sys.setprofile(None)
     runner.close()
-    assert len(files) <= 13, sorted(files)
+    assert len(files) <= 12, sorted(files)
     told = (PACKAGE.parent / "docs" / "architecture.md").read_text()
     assert not {name for name in files if f"`{name}`" not in told}
 
 
 @pytest.mark.parametrize(
     ("file", "functions"),
-    [("runners/host.py", ["step", "_steps"]), ("runners/program.py", ["iterate", "_collect"])],
+    [("runners/host.py", ["iterate", "_rollout"]), ("runners/program.py", ["iterate", "_collect"])],
 )
 def test_an_iteration_fits_a_screen(file: str, functions: list[str]) -> None:
     nodes = [node for node in ast.walk(ast.parse((PACKAGE / file).read_text())) if isinstance(node, ast.FunctionDef)]

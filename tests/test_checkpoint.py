@@ -210,7 +210,7 @@ def test_only_damaged_checkpoints_are_an_error_every_time_and_stay_where_they_ar
         truncate(path)
     before = sorted(tmp_path.iterdir())
     for warn in (lambda _: None, pytest.fail):
-        with pytest.raises(ConfigError, match=r"no checkpoint in .* is whole \(iteration_00000002: .*; rerun=true"):
+        with pytest.raises(ConfigError, match=r"no checkpoint in .* is intact \(iteration_00000002: .*; rerun=true"):
             load_newest(tmp_path, warn)
         assert sorted(tmp_path.iterdir()) == before
 

@@ -263,7 +263,7 @@ def test_a_run_whose_checkpoints_are_all_damaged_says_how_to_start_afresh(
         (checkpoints / name).mkdir(parents=True)
     assert exit_code(main, arguments) == 2
     error = capfd.readouterr().err
-    assert_one_line(error, f"no checkpoint in {checkpoints} is whole (iteration_00000002: ")
+    assert_one_line(error, f"no checkpoint in {checkpoints} is intact (iteration_00000002: ")
     assert "; iteration_00000001: " in error
     assert exit_code(main, arguments) == 2
     assert_one_line(capfd.readouterr().err, "rerun=true")

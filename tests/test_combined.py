@@ -20,7 +20,7 @@ from ppo_bench.envs.gymnasium import GymnasiumBackend
 from ppo_bench.envs.observation_flattening import ObservationFlattener
 from ppo_bench.envs.observation_selection import make_env
 from ppo_bench.mathematics.weights import initial_weights
-from ppo_bench.networks.convolutions import images_in
+from ppo_bench.networks.convolutions import find_images
 from ppo_bench.networks.spec import Combined
 from ppo_bench.networks.torch.ops import TorchOps
 from ppo_bench.runners.checkpoint import find, load
@@ -100,15 +100,15 @@ def test_arrays_lie_where_gymnasium_puts_them() -> None:
 )
 def test_an_image_is_what_convolutions_can_take(shape: tuple[int, ...], is_image: bool) -> None:
     part = spaces.Box(0, 1, shape)
-    assert len(images_in(FlattenedBox(spaces.flatten_space(part), [part]))) == is_image
-    assert images_in(part) == []
+    assert len(find_images(FlattenedBox(spaces.flatten_space(part), [part]))) == is_image
+    assert find_images(part) == []
 
 
 @pytest.mark.parametrize("vectorization", ["sync", "async"])
 def test_environments_say_where_their_images_are(vectorization: str) -> None:
     env = GymnasiumBackend("gymnasium", vectorization).make(Task("x", ENV_ID, 2))
     obs = env.reset([1, 2]).obs
-    (image,) = images_in(env.observation_space)
+    (image,) = find_images(env.observation_space)
     assert (image.start, image.shape) == (0, (SIDE, SIDE, 3))  # bytes are scaled in a dictionary that is sorted
     assert obs.shape == (2, PIXELS + 1)
     assert set(np.unique(obs[:, :PIXELS])) == {0.0, 1.0}
@@ -119,10 +119,10 @@ def test_environments_say_where_their_images_are(vectorization: str) -> None:
 def test_envpools_vectors_say_it_too() -> None:
     camera, arm = spaces.Box(0, 255, (3, SIDE, SIDE), np.uint8), spaces.Box(-1, 1, (4,), np.float32)
     vectors = ObservationFlattener(spaces.Dict({"z": camera, "arm": arm}))
-    (image,) = images_in(vectors.space)
+    (image,) = find_images(vectors.space)
     assert (image.start, image.stop, image.shape) == (4, 4 + PIXELS, (3, SIDE, SIDE))
     grey = ObservationFlattener(spaces.Dict({"z": spaces.Box(0, 255, (SIDE, SIDE), np.uint8), "arm": arm}))
-    assert [image.shape for image in images_in(grey.space)] == [(SIDE, SIDE, 1)]
+    assert [image.shape for image in find_images(grey.space)] == [(SIDE, SIDE, 1)]
 
 
 def test_an_image_of_bytes_beside_bytes_is_divided_by_255() -> None:

@@ -97,9 +97,9 @@ def test_replays_act_on_fresh_noise_and_learn_what_plain_calls_learn(
         runner = runner_on_gpu(framework, cuda_graphs, env, *overrides)
         state = runner.init(1)
         for _ in range(2):
-            state, _, _ = runner.step(state)
-        state, _, _ = runner.step(runner.restart(state, 2))
-        state, _, _ = runner.step(runner.restore(runner.export(state)))
+            state, _, _ = runner.iterate(state)
+        state, _, _ = runner.iterate(runner.restart_envs(state, 2))
+        state, _, _ = runner.iterate(runner.restore(runner.export(state)))
         taken.append(np.stack(env.actions))
         learnt.append(np.concatenate([a.ravel() for n, a in runner.export(state).items() if n.startswith("params.")]))
     for actions, params in zip(taken[1:], learnt[1:], strict=True):
@@ -113,7 +113,7 @@ def test_replays_act_on_fresh_noise_and_learn_what_plain_calls_learn(
 @pytest.mark.parametrize("precision", ["tf32", "bfloat16"])
 def test_coarser_arithmetic_replays_too(precision: str) -> None:
     runner = runner_on_gpu("torch_compile", True, Recorder(RandomScenes(4, True, False)), f"precision={precision}")
-    _, metrics, _ = runner.step(runner.init(1))
+    _, metrics, _ = runner.iterate(runner.init(1))
     assert np.isfinite(metrics["gradient_norm"])
 
 
@@ -168,11 +168,11 @@ def test_what_a_recording_does_to_inputs_and_outputs_changes_nothing_that_is_lea
             recorded = record(learner, Rehearsed, whole_update)
         state = runner.init(1)
         for _ in range(3):
-            state, _, _ = runner.step(state)
+            state, _, _ = runner.iterate(state)
         if rehearsed:
             assert {function.recordings for function in recorded.values()} == {1}
-        state, _, _ = runner.step(runner.restart(state, 3))
-        state, _, _ = runner.step(runner.restore(runner.export(state), restore_envs=True))
+        state, _, _ = runner.iterate(runner.restart_envs(state, 3))
+        state, _, _ = runner.iterate(runner.restore(runner.export(state), restore_envs=True))
         ends.append(runner.export(state))
     for name, array in ends[0].items():
         np.testing.assert_array_equal(ends[1][name], array, err_msg=name)

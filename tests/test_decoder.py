@@ -55,7 +55,7 @@ def test_images_are_learnt_in_every_framework_alike() -> None:
         runner = runner_for(framework, problem_for(RandomScenes(4, True, False), 10, words))
         state = runner.init(1)
         begun = runner.export(state)["params.decoder.2.weight"]
-        state, metrics, _ = runner.step(state)
+        state, metrics, _ = runner.iterate(state)
         losses.append(metrics["reconstruction_loss"])
         weights.append(runner.export(state)["params.decoder.2.weight"])
         runner.close()

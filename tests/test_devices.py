@@ -38,8 +38,8 @@ def update_functions(*overrides: str, devices: int = 1, num_envs: int = 8) -> Up
 def drawn(update_functions: UpdateFunctions, first_row: int = 0) -> np.ndarray:
     """Samples of each minibatch of two epochs, `[E, K, M]`, on the device whose first row that is."""
     seed, iteration = (torch.full((1,), value, dtype=torch.int32) for value in (7, 3))
-    samples = torch.from_numpy(update_functions.samples + np.int32(first_row))
-    rows: np.ndarray = update_functions.minibatches(
+    samples = torch.from_numpy(update_functions.sample_indices + np.int32(first_row))
+    rows: np.ndarray = update_functions.minibatch_indices(
         seed, iteration, torch.arange(2, dtype=torch.int32), samples
     ).numpy()
     return rows
@@ -214,14 +214,14 @@ def test_pooled_moments_of_many_steps_at_once() -> None:
     assert_allclose(pooled.count, [5, 1])
     assert_allclose(pooled.mean, [(2 * 1 + 3 * 4) / 5, 7])
     assert_allclose(pooled.m2, [2 + 2 * (1 - 2.8) ** 2 + 3 * (4 - 2.8) ** 2, 2])
-    stats = normalize.merge(RunningStats(np.zeros(2), np.ones(2), np.full(2, 1e-4)), pooled)
+    stats = normalize.merge_moments(RunningStats(np.zeros(2), np.ones(2), np.full(2, 1e-4)), pooled)
     assert_allclose(stats.count, [5.0001, 1.0001])
 
 
 def test_advantages_are_normalised_by_shard_where_that_is_asked_for() -> None:
     made = update_functions("ppo.shards=2", "ppo.norm_adv_by_shard=true")
     advantages, mask = torch.tensor([[1.0, 3.0, 5.0, 9.0], [1.0, 1.0, 1.0, 0.0]]).double()
-    assert_allclose(made._normalized_by_shard(advantages[None], mask[None])[0, :3], [-1, 1, 0], atol=1e-7)
+    assert_allclose(made._normalize_by_shard(advantages[None], mask[None])[0, :3], [-1, 1, 0], atol=1e-7)
 
 
 def test_arrays_are_cut_and_joined_along_the_environments() -> None:

@@ -16,7 +16,7 @@ from numpy.testing import assert_array_equal
 from ppo_bench.envs.base import EnvStep
 from ppo_bench.envs.deep_sea import DeepSea
 from ppo_bench.envs.dynamics.acrobot import Acrobot
-from ppo_bench.envs.dynamics.base import Autoreset, Portable, map_fields
+from ppo_bench.envs.dynamics.base import Autoreset, PortableDynamics, map_fields
 from ppo_bench.envs.dynamics.cartpole import CartPole
 from ppo_bench.envs.dynamics.mountain_car import MountainCar, MountainCarContinuous
 from ppo_bench.envs.dynamics.pendulum import Pendulum
@@ -54,7 +54,7 @@ def in_torch(dynamics: Any, actions: np.ndarray, compiled: bool) -> Iterator[Env
     torch.compiler.reset()
     step_of = torch.compile(env.step, fullgraph=True, dynamic=False) if compiled else env.step
     state, _ = env.init(torch.arange(NUM_ENVS, dtype=torch.int32))
-    state = env.draw(state, NUM_STEPS) if compiled else state
+    state = env.draw_reset_words(state, NUM_STEPS) if compiled else state
     for row in actions:
         state, step = step_of(state, torch.from_numpy(row))
         yield step.map(lambda array: array.numpy())
@@ -72,20 +72,20 @@ def in_jax(dynamics: Any, actions: np.ndarray) -> Iterator[EnvStep]:
 
 @pytest.mark.parametrize("library", ["torch", "jax"])
 @pytest.mark.parametrize("dynamics", ALL, ids=names)
-def test_trajectories_are_equal_to_the_last_bit(dynamics: Portable, library: str) -> None:
+def test_trajectories_are_equal_to_the_last_bit(dynamics: PortableDynamics, library: str) -> None:
     actions = actions_of(dynamics)
     compare(dynamics, actions, in_jax(dynamics, actions) if library == "jax" else in_torch(dynamics, actions, False))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dynamics", [Acrobot(), Pendulum()], ids=names)
-def test_compiled_by_pytorch_they_are_equal_too(dynamics: Portable) -> None:
+def test_compiled_by_pytorch_they_are_equal_too(dynamics: PortableDynamics) -> None:
     """The longest formulas; tests/test_torch_envs.py trains with each of the others compiled."""
     actions = actions_of(dynamics)
     compare(dynamics, actions, in_torch(dynamics, actions, True))
 
 
-def compare(dynamics: Portable, actions: np.ndarray, others: Iterator[EnvStep]) -> None:
+def compare(dynamics: PortableDynamics, actions: np.ndarray, others: Iterator[EnvStep]) -> None:
     """Require that NumPy takes the same steps as `others`, among them ends of episodes."""
     ends = limits = 0
     for t, (one, other) in enumerate(zip(in_numpy(dynamics, actions), others, strict=True)):

@@ -123,7 +123,7 @@ def test_a_wrapper_may_add_masks() -> None:
     assert np.any([step.terminated for step in steps])
     env.close()
     with pytest.raises(
-        ConfigError, match=r"CartPole-v1 in its wrappers: its 'action_mask' has 3 places, and its actions 2 choices"
+        ConfigError, match=r"CartPole-v1 in its wrappers: its 'action_mask' has 3 entries, and its actions 2 choices"
     ):
         made(3)
 
@@ -200,7 +200,7 @@ def test_a_mask_whose_width_changes_fails_in_one_line(places: str, width: int, d
         env.step(np.array([0, 0]))
     env.close()
     assert str(error.value) == (
-        f"environment 0 of Doors-v0: its 'action_mask' has {width} places, and its actions 3 choices"
+        f"environment 0 of Doors-v0: its 'action_mask' has {width} entries, and its actions 3 choices"
     )
 
 

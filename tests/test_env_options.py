@@ -71,7 +71,7 @@ def test_arguments_of_wrappers_may_be_functions_and_objects() -> None:
     assert "numpy.nope" in said
 
 
-def test_a_film_is_drawn_whatever_the_render_mode_of_the_task() -> None:
+def test_a_video_is_drawn_whatever_the_render_mode_of_the_task() -> None:
     env = GymnasiumEnv(Task("x", "CartPole-v1", 1, kwargs={"render_mode": "ansi"}), "sync", render_mode="rgb_array")
     env.reset([1])
     assert env.render().shape == (400, 600, 3)

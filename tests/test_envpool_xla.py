@@ -112,11 +112,11 @@ def test_a_rebuilt_pool_never_meets_the_program_of_an_earlier_one() -> None:
     for iteration in (1, 2, 3):
         pools.append(env._envs.pool)  # type: ignore[attr-defined] # kept, so that no other gets its address
         addresses.append(address(state.envs.state))
-        programs.append(state.iterate)
+        programs.append(state.program)
         told = {"learning_rate": np.float32(0)}, np.int32(iteration)
-        text = state.iterate.lower(state.train_state, state.envs, np.int32(1), *told).as_text()
+        text = state.program.lower(state.train_state, state.envs, np.int32(1), *told).as_text()
         assert [str(a) in text for a in addresses] == [False] * (iteration - 1) + [True]
-        state = runner.restart(runner.step(state)[0], iteration)
+        state = runner.restart_envs(runner.iterate(state)[0], iteration)
     assert len(set(addresses)) == len(set(map(id, programs))) == 3
     runner.close()
 
@@ -124,7 +124,7 @@ def test_a_rebuilt_pool_never_meets_the_program_of_an_earlier_one() -> None:
 def test_a_pool_is_closed_once_no_program_steps_it() -> None:
     spec = problem_for(in_program(CARTPOLE), 100, ["ppo.num_steps=2048"])
     runner = ProgramRunner(spec, spec.env, iterations_per_call=8)  # type: ignore[arg-type]
-    state, _, _ = runner.step(runner.init(1))
+    state, _, _ = runner.iterate(runner.init(1))
     last: Any = state.pending[-1].rewards.value_mask
     assert not last.is_ready()  # the device has run ahead, and is still at it
     runner.close()
@@ -137,8 +137,8 @@ def test_restarts_share_the_programs_of_addresses_that_are_taken_again() -> None
     state = runner.init(1)
     programs: dict[int, Any] = {}
     for iteration in range(1, 13):
-        assert programs.setdefault(address(state.envs.state), state.iterate) is state.iterate
-        state = runner.restart(runner.step(state)[0], iteration)
+        assert programs.setdefault(address(state.envs.state), state.program) is state.program
+        state = runner.restart_envs(runner.iterate(state)[0], iteration)
     assert len(programs) < 12
     runner.close()
 
@@ -164,10 +164,10 @@ def episodes_of(backend: str, env: str, iterations: int, overrides: list[str]) -
     state = runner.init(1)
     finished = []
     for iteration in range(1, iterations + 1):
-        state, _, episodes = runner.step(state)
+        state, _, episodes = runner.iterate(state)
         finished += [episode._replace(step=episode.step + iteration * spec.ppo.batch_size) for episode in episodes]
         if iteration == 5:
-            state = runner.restart(state, iteration)
+            state = runner.restart_envs(state, iteration)
     runner.close()
     return finished
 

@@ -235,7 +235,7 @@ def test_a_follower_that_starts_elsewhere_arrives_elsewhere(led: IterationOutcom
 
 def test_a_process_that_ends_is_an_error_that_points_at_its_own(led: IterationOutcome) -> None:
     follower = FrameworkProcess(load([*SMALL, "framework=torch_eager"]))
-    with pytest.raises(RunError, match="the process of torch_eager ended; its own error stands above"):
+    with pytest.raises(RunError, match="the process of torch_eager ended; its own error is above"):
         follower.follow({}, None)
 
 

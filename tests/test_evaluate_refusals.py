@@ -89,7 +89,10 @@ DAMAGES = {
     "run.json cut off": (lambda run: (run / "run.json").write_text('{"schema'), "run.json is damaged ("),
     "run.json of bytes": (lambda run: (run / "run.json").write_bytes(b"\xff\xfe"), "run.json is damaged ("),
     "run.json of a list": (lambda run: (run / "run.json").write_text("[]"), "run.json is damaged (not an object)"),
-    "run.json of nothing": (lambda run: (run / "run.json").write_text("{}"), "is no record of a run by this ppo_bench"),
+    "run.json of nothing": (
+        lambda run: (run / "run.json").write_text("{}"),
+        "is not the record of a run by this ppo_bench",
+    ),
     "wrong value": (lambda run: config_with(run, total_timesteps="many"), "run.json: total_timesteps: Value 'many'"),
     "no environment": (lambda run: config_with(run, env=None), "run.json: "),
     "unknown key": (lambda run: config_with(run, surprise=1), "run.json: surprise: Key 'surprise' not in 'RootSchema'"),

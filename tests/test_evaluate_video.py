@@ -13,9 +13,9 @@ from ppo_bench.commands.evaluate import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from tests.evaluations import ON_CPU, SMALL, config_with, evaluated
-from tests.films import frames_of
 from tests.refusals import assert_one_line
 from tests.training import trained
+from tests.videos import frames_of
 
 pytestmark = pytest.mark.slow
 

@@ -254,7 +254,7 @@ def test_names_that_no_episode_tells_are_warned_of(capsys: pytest.CaptureFixture
     assert exit_code(main, [*SMALL, *words, f"outputs={tmp_path}"]) == 0
     warnings = [line for line in capsys.readouterr().err.splitlines() if "env.info" in line]
     assert len(warnings) == 1
-    assert re.search(r"none of \d+ episodes has told sped$", warnings[0])
+    assert re.search(r"none of \d+ episodes has reported sped$", warnings[0])
 
 
 def test_gymnasium_and_envpool_tell_the_same_of_hopper(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -83,9 +83,9 @@ def test_the_card_has_the_returns_and_the_command(run: Path, tmp_path: Path) -> 
     assert "checkpoint.load=DIR" in further
 
 
-def test_an_evaluation_and_its_film_are_shown_rather_than_training(run: Path, tmp_path: Path) -> None:
+def test_an_evaluation_and_its_video_are_shown_rather_than_training(run: Path, tmp_path: Path) -> None:
     (run / "evaluations").mkdir()
-    earlier, later = (run / "evaluations" / f"iteration_{number}-film.mp4" for number in ("00000001", "99999999"))
+    earlier, later = (run / "evaluations" / f"iteration_{number}-video.mp4" for number in ("00000001", "99999999"))
     earlier.write_bytes(b"of training")
     later.write_bytes(b"of a later policy")
     assert (exported(run, tmp_path / "training") / "replay.mp4").read_bytes() == b"of training"
@@ -95,9 +95,9 @@ def test_an_evaluation_and_its_film_are_shown_rather_than_training(run: Path, tm
     text = (folder / "README.md").read_text()
     assert f"{shown}, mean ± standard deviation of 3 whole episodes in fresh environments, likeliest actions" in text
     assert '<video src="replay.mp4"' in text
-    (film,) = set((run / "evaluations").glob("*.mp4")) - {earlier, later}
-    assert (folder / "replay.mp4").read_bytes() == film.read_bytes()
-    for file in (film, earlier, later):
+    (video,) = set((run / "evaluations").glob("*.mp4")) - {earlier, later}
+    assert (folder / "replay.mp4").read_bytes() == video.read_bytes()
+    for file in (video, earlier, later):
         file.unlink()
     assert "replay.mp4" not in names(exported(run, folder))  # of the earlier export, neither
 

@@ -20,7 +20,7 @@ def test_a_finished_run_is_reported_and_not_touched(copied: Path, capfd: pytest.
     mean = json.loads((copied / "result.json").read_text())["final_return_mean"]
     assert printed.out.splitlines()[-1] == str(copied)
     assert printed.err.splitlines() == [
-        f"ppo_bench: {copied} is done: final_return_mean {mean:.2f}; rerun=true trains afresh beside it"
+        f"ppo_bench: {copied} is done: final_return_mean {mean:.2f}; rerun=true trains again in a new folder"
     ]
     assert snapshot(copied) == before
 
@@ -30,7 +30,7 @@ def test_a_finished_run_whose_record_is_another_file_is_done_all_the_same(
 ) -> None:
     (copied / "run.json").write_bytes((copied / "result.json").read_bytes())
     assert exit_code(main, [*RUN, f"outputs={copied.parents[2]}"]) == 0
-    assert "run.json is no record of a run; rerun=true" in capfd.readouterr().err.splitlines()[-1]
+    assert "run.json is not the record of a run; rerun=true" in capfd.readouterr().err.splitlines()[-1]
 
 
 def test_what_a_finished_run_has_not_recorded_is_said(copied: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -38,7 +38,7 @@ def test_a_single_thread_follows_its_caller_to_whatever_core_it_is_on() -> None:
 
 def test_threads_that_have_ended_are_no_longer_called() -> None:
     followers, stay, ended = FollowerThreads(), threading.Event(), threading.Event()
-    with followers.starting():
+    with followers.track_new_threads():
         staying, ending = threading.Thread(target=stay.wait), threading.Thread(target=ended.wait)
         staying.start()
         ending.start()
@@ -48,7 +48,7 @@ def test_threads_that_have_ended_are_no_longer_called() -> None:
     core = max(cores)
     try:
         os.sched_setaffinity(0, {core})
-        followers.gather()
+        followers.pin_to_caller()
         assert os.sched_getaffinity(staying.native_id or 0) == {core}
     finally:
         os.sched_setaffinity(0, cores)

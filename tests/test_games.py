@@ -180,7 +180,7 @@ def test_training_counts_games_by_player_and_takes_no_illegal_action(backend: st
     """A move against the rules would lose at once: the shortest game of Othello without has nine moves."""
     config = config_of("othello", backend, "ppo.num_envs=16", "ppo.num_steps=128")
     runner = config.framework.runner(config.training_spec(config.backend.make(config.task)))
-    state, _, episodes = runner.step(runner.init(1))
+    state, _, episodes = runner.iterate(runner.init(1))
     runner.close()
     assert len(episodes) >= 16
     assert min(episode.length for episode in episodes) >= 9

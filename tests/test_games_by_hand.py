@@ -15,7 +15,7 @@ from ppo_bench.envs.base import EnvStep, PolicyInput
 from ppo_bench.mathematics import ppo
 from tests.namespaces import Namespace
 from tests.probes import Probe
-from tests.runners import ACTING, head_and_values, problem_for, runner_for, train
+from tests.runners import ACTING, policy_outputs_and_values, problem_for, runner_for, train
 from tests.test_losses import normalized
 
 
@@ -79,11 +79,11 @@ class Temptation(Probe):
 def test_an_illegal_action_does_not_tempt(framework: str) -> None:
     env = Temptation(8)
     spec = problem_for(env, 40, ["ppo.num_steps=16", "ppo.learning_rate=1e-2", "ppo.ent_coef=0.0"])
-    head, _ = head_and_values(spec.network, train(framework, spec), np.zeros((1, 1), np.float32))
+    policy_outputs, _ = policy_outputs_and_values(spec.network, train(framework, spec), np.zeros((1, 1), np.float32))
     assert env.taken[0] == 0
     assert env.taken.sum() == 40 * 16 * 8
-    assert head[0][0, 1] - head[0][0, 2] > 3.0
-    assert np.isfinite(head[0]).all()
+    assert policy_outputs[0][0, 1] - policy_outputs[0][0, 2] > 3.0
+    assert np.isfinite(policy_outputs[0]).all()
 
 
 class Nothing(Temptation):
@@ -98,4 +98,4 @@ class Nothing(Temptation):
 def test_a_mask_that_forbids_everything_names_its_environment() -> None:
     runner = runner_for("torch_eager", problem_for(Nothing(8), 2, ["ppo.num_steps=16"]))
     with pytest.raises(RunError, match="environment 5 forbids every choice of an action"):
-        runner.step(runner.init(1))
+        runner.iterate(runner.init(1))

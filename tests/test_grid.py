@@ -58,14 +58,14 @@ def test_each_run_learns_what_it_learns_alone(words: list[str], names: Iterable[
     together = JaxSeedsRunner(spec, env, 1, own)
     state, rows = together.init([3] * len(own)), []
     for _ in range(3):
-        state, measured = together.step(state)
+        state, measured = together.iterate(state)
         rows.append(measured)
     ends = together.export(state)
     for k, hyperparameters in enumerate(own[:2]):
         alone = ProgramRunner(replace(spec, ppo=replace(spec.ppo, **hyperparameters)), env, 1)  # type: ignore[arg-type]
         one = alone.init(3)
         for row in rows:
-            one, metrics, episodes = alone.step(one)
+            one, metrics, episodes = alone.iterate(one)
             np.testing.assert_allclose([*row[k][0].values()], [*metrics.values()], rtol=1e-7, atol=1e-10)
             assert row[k][1] == episodes
         for name, array in alone.export(one).items():

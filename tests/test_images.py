@@ -15,7 +15,7 @@ from ppo_bench.common.flattened import FlattenedBox
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.gymnasium import GymnasiumBackend
 from ppo_bench.mathematics.weights import initial_weights
-from ppo_bench.networks.convolutions import images_in
+from ppo_bench.networks.convolutions import find_images
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.spec import Auto, Mlp
 from ppo_bench.networks.torch.ops import TorchOps
@@ -38,9 +38,9 @@ def space_of(images: np.ndarray) -> spaces.Box:
 def outputs(network: NetworkSpec, obs: np.ndarray) -> np.ndarray:
     """Logits and values, `[N, 4]`, of a network with the initial weights of seed 1."""
     params = {name: torch.from_numpy(array) for name, array in initial_weights(network.parameters, 1).items()}
-    arranged = torch.from_numpy(np.ascontiguousarray(network.arrange(obs)))
-    head, values, _ = network.forward(TorchOps(torch.float32, torch.float32), params, arranged, {}, None)
-    return np.concatenate([head[0].numpy(), values[:, None].numpy()], 1)
+    arranged = torch.from_numpy(np.ascontiguousarray(network.to_input_layout(obs)))
+    policy_outputs, values, _ = network.forward(TorchOps(torch.float32, torch.float32), params, arranged, {}, None)
+    return np.concatenate([policy_outputs[0].numpy(), values[:, None].numpy()], 1)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_images_in_dictionaries_are_found_with_several_frames_too(shape: tuple[i
     parts = spaces.Dict({"image": spaces.Box(0, 255, shape, np.uint8), "speed": spaces.Box(-1, 1, (2,), np.float32)})
     box = spaces.utils.flatten_space(parts)
     space = FlattenedBox(box, parts.spaces.values())
-    assert [image.shape for image in images_in(space)] == [shape]
+    assert [image.shape for image in find_images(space)] == [shape]
     network = AUTO.build(space, CHOICE)
     flat: Any = [spaces.utils.flatten(parts, parts.sample()) for _ in range(2)]
     obs = np.stack(flat).astype(np.float32)
@@ -127,7 +127,7 @@ def test_grey_images_in_dictionaries_have_convolutions(alone: bool) -> None:
     obs = env.reset([1, 2]).obs
     network: Any = AUTO.build(env.observation_space, CHOICE)
     assert [eye.image.shape for eye in dict(network.module.options)["image_encoders"]] == [(40, 50, 1)]
-    (image,) = images_in(env.observation_space)
+    (image,) = find_images(env.observation_space)
     pixels = obs[:, image.start : image.stop].astype(np.float64) / (255 if network.uint8 else 1)
     assert_allclose(pixels, 0.2, rtol=1e-6)
     assert network.uint8 == alone
@@ -142,7 +142,7 @@ def test_frameworks_learn_the_same_from_them(shape: tuple[int, ...]) -> None:
         scenes = Endings(spaces.Box(0, 255, shape, np.uint8), CHOICE, 8, False)
         words = ["precision=float64", "ppo.num_steps=8", "ppo.update_epochs=1", "ppo.num_minibatches=2"]
         runner = runner_for(framework, problem_for(scenes, 2, words))
-        state, _, _ = runner.step(runner.init(1))
+        state, _, _ = runner.iterate(runner.init(1))
         found.append(runner.export(state))
         runner.close()
     for name, array in found[0].items():

@@ -81,10 +81,10 @@ def test_the_same_seed_gives_the_same_parameters_bit_for_bit() -> None:
 
 def test_an_exported_state_goes_on_as_the_one_it_came_from() -> None:
     runner, twin = (runner_for("jax_xla", problem_for(DynamicsEnv(CartPole(), 4), 10, NORMALIZED)) for _ in range(2))
-    state, _, _ = runner.step(runner.init(SEED))
+    state, _, _ = runner.iterate(runner.init(SEED))
     arrays = runner.export(state)
-    state, _, episodes = runner.step(runner.restart(state, 1))
-    twin_state, _, twin_episodes = twin.step(twin.restore(arrays))
+    state, _, episodes = runner.iterate(runner.restart_envs(state, 1))
+    twin_state, _, twin_episodes = twin.iterate(twin.restore(arrays))
     expected, found = runner.export(state), twin.export(twin_state)
     assert episodes == twin_episodes
     assert all(np.array_equal(expected[name], found[name]) for name in expected)
@@ -101,11 +101,11 @@ def test_iterations_given_ahead_are_the_same_iterations() -> None:
         state = runner.init(SEED)
         rows = []
         for _ in range(7):
-            state, metrics, episodes = runner.step(state)
+            state, metrics, episodes = runner.iterate(state)
             rows.append((metrics, episodes))
         given.append(rows)
         ends.append(runner.export(state))
-        assert state.iterate._cache_size() == 1  # type: ignore[attr-defined]  # given ahead or not, one program
+        assert state.program._cache_size() == 1  # type: ignore[attr-defined]  # given ahead or not, one program
     assert given[0] == given[1]
     assert all(np.array_equal(ends[0][name], ends[1][name]) for name in ends[0])
 
@@ -120,8 +120,8 @@ class Breaks(CartPole):
 
 def test_a_reward_that_is_no_number_names_its_environment() -> None:
     runner = ProgramRunner(problem_for(DynamicsEnv(CartPole(), 4), 7, []), DynamicsEnv(Breaks(), 4), 1)
-    with pytest.raises(RunError, match="environment 2 gave a reward of nan, which is no finite number"):
-        runner.step(runner.init(SEED))
+    with pytest.raises(RunError, match="environment 2 gave a reward of nan, which is not finite"):
+        runner.iterate(runner.init(SEED))
 
 
 def test_a_device_never_has_more_than_it_takes_at_once_and_nothing_past_the_end_of_a_block() -> None:
@@ -129,7 +129,7 @@ def test_a_device_never_has_more_than_it_takes_at_once_and_nothing_past_the_end_
     runner = ProgramRunner(spec, DynamicsEnv(CartPole(), 4), iterations_per_call=20)
     state, ahead = runner.init(SEED), []
     for _ in range(45):
-        state, _, _ = runner.step(state)
+        state, _, _ = runner.iterate(state)
         ahead.append(len(state.pending))
     block = [MAX_PENDING - 1] * (20 - MAX_PENDING) + list(range(MAX_PENDING))[::-1]
     assert ahead == [*block, *block, 4, 3, 2, 1, 0]
@@ -152,10 +152,10 @@ def test_a_run_with_iterations_given_ahead_leaves_the_same_rows(tmp_path: Path) 
 def test_a_restart_of_environments_in_jax_compiles_nothing() -> None:
     runner = runner_for("jax_xla", problem_for(DynamicsEnv(CartPole(), 4), 10, []))
     state = runner.init(SEED)
-    program = state.iterate
-    state = runner.restart(runner.step(state)[0], 1)
-    runner.step(state)
-    assert state.iterate is program
+    program = state.program
+    state = runner.restart_envs(runner.iterate(state)[0], 1)
+    runner.iterate(state)
+    assert state.program is program
     assert program._cache_size() == 1
 
 
@@ -166,7 +166,7 @@ def test_cartpole_is_learnt_within_a_million_steps() -> None:
     state = runner.init(SEED)
     returns: list[float] = []
     for _ in range(config.num_iterations):
-        state, _, episodes = runner.step(state)
+        state, _, episodes = runner.iterate(state)
         returns += [episode.episode_return for episode in episodes]
     assert np.mean(returns[-100:]) > 400.0
 

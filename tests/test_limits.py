@@ -14,7 +14,7 @@ from ppo_bench.envs.base import Atari, EnvStep, Task, VectorEnv
 from ppo_bench.envs.envpool import EnvPoolBackend
 from ppo_bench.envs.envpool_xla import EnvPoolXlaBackend
 from ppo_bench.envs.host import to_vector_env
-from ppo_bench.envs.time_limits import Confusion, confusion
+from ppo_bench.envs.time_limits import TimeLimitConfusion, measure_confusion
 from ppo_bench.mathematics import noise
 
 LIVES = Atari(episodic_life=True, reward_clip=True)
@@ -51,7 +51,7 @@ def test_a_game_that_is_lost_in_the_very_step_of_the_limit_is_lost(
 
 def test_failures_at_a_limit_are_those_of_gymnasium() -> None:
     """Poles that fall in the ninth step, as the dynamics in another library have it from the same states."""
-    found = confusion(EnvPoolBackend("envpool", 0).make, Task("cartpole", "CartPole-v1", 1), limit=9)
+    found = measure_confusion(EnvPoolBackend("envpool", 0).make, Task("cartpole", "CartPole-v1", 1), limit=9)
     assert found is not None
     assert found.limit == 9
     env = gymnasium.make("CartPole-v1", max_episode_steps=9).unwrapped
@@ -72,8 +72,8 @@ def test_failures_at_a_limit_are_those_of_gymnasium() -> None:
 
 
 def test_what_does_not_fail_has_nothing_to_count() -> None:
-    assert confusion(EnvPoolBackend("envpool", 0).make, Task("pendulum", "Pendulum-v1", 1)) is None
-    assert Confusion(9, 10, 2).failed == 2
+    assert measure_confusion(EnvPoolBackend("envpool", 0).make, Task("pendulum", "Pendulum-v1", 1)) is None
+    assert TimeLimitConfusion(9, 10, 2).failed == 2
 
 
 def test_the_checker_says_it(capsys: pytest.CaptureFixture[str]) -> None:

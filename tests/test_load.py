@@ -184,8 +184,8 @@ WRONG = {
     "deeper network": (["network=mlp", "network.hidden_sizes=[64,64,64]"], "use the network that it was trained with"),
     "a memory": (
         ["network=lstm"],
-        "it lacks params.memory.bias_hh, params.memory.bias_ih, params.memory.weight_hh, params.memory.weight_ih, "
-        "params.trunk.0.bias, params.trunk.0.weight, and has params.actor.1.bias, params.actor.1.weight, "
+        "missing: params.memory.bias_hh, params.memory.bias_ih, params.memory.weight_hh, params.memory.weight_ih, "
+        "params.trunk.0.bias, params.trunk.0.weight; unexpected: params.actor.1.bias, params.actor.1.weight, "
         "params.actor.2.bias",
     ),
     "another environment": (["env=acrobot", "backend=gymnasium"], ", for acrobot: params.actor.0.weight is [64, 4] in"),

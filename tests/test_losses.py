@@ -132,7 +132,7 @@ DISTRIBUTIONS = {"categorical": distributions.CATEGORICAL, "normal": distributio
 
 Inputs = tuple[
     tuple[Any, ...], Any, ppo.Transitions
-]  # head and values (the network's outputs), actions, the rest with masks as weights
+]  # policy_outputs and values (the network's outputs), actions, the rest with masks as weights
 
 
 def minibatch(family: str) -> Inputs:
@@ -140,35 +140,40 @@ def minibatch(family: str) -> Inputs:
     rng = np.random.default_rng(4)
     mask = np.repeat([1.0, 0.0], [18, 6])
     if family == "categorical":
-        head: tuple[np.ndarray, ...] = (rng.normal(size=(24, 3)),)
+        policy_outputs: tuple[np.ndarray, ...] = (rng.normal(size=(24, 3)),)
         actions: np.ndarray = rng.integers(0, 3, 24)
     else:
-        head = (rng.normal(size=(24, 2)), rng.normal(size=2))
-        actions = head[0] + np.exp(head[1]) * rng.normal(size=(24, 2))
-    log_probs = DISTRIBUTIONS[family].log_prob(np, head, actions) + 0.3 * rng.normal(size=24)
+        policy_outputs = (rng.normal(size=(24, 2)), rng.normal(size=2))
+        actions = policy_outputs[0] + np.exp(policy_outputs[1]) * rng.normal(size=(24, 2))
+    log_probs = DISTRIBUTIONS[family].log_prob(np, policy_outputs, actions) + 0.3 * rng.normal(size=24)
     old_values, advantages, returns = rng.normal(size=(3, 24))
     values = old_values + 0.3 * rng.normal(size=24)
-    return (*head, values), actions, ppo.Transitions(log_probs, old_values, advantages, returns, mask, mask)
+    return (*policy_outputs, values), actions, ppo.Transitions(log_probs, old_values, advantages, returns, mask, mask)
 
 
 def all_losses(xp: Any, outputs: Any, actions: Any, batch: ppo.Transitions, family: str, **switches: Any) -> ppo.Losses:
-    *head, values = outputs
+    *policy_outputs, values = outputs
     batch = normalized(xp, batch, switches.pop("norm_adv", True))
     policy = DISTRIBUTIONS[family]
-    log_probs, entropies = policy.log_prob(xp, tuple(head), actions), policy.entropy(xp, tuple(head))
+    log_probs, entropies = (
+        policy.log_prob(xp, tuple(policy_outputs), actions),
+        policy.entropy(xp, tuple(policy_outputs)),
+    )
     return ppo.losses(xp, log_probs, entropies, values, batch, **OPTIONS | switches)
 
 
 def transcription(inputs: Inputs, family: str, clip_vloss: bool, norm_adv: bool) -> ppo.Losses:
     """The loss as the paper writes it, with torch.distributions, on the unmasked transitions alone."""
     keep = torch.tensor(inputs[2].value_weight == 1)
-    *head, newvalue, actions = (torch.tensor(x) for x in (*inputs[0], inputs[1]))
+    *policy_outputs, newvalue, actions = (torch.tensor(x) for x in (*inputs[0], inputs[1]))
     old_logprob, old_value, adv, ret = (torch.tensor(x)[keep] for x in inputs[2][:4])
     policy: torch.distributions.Distribution
     if family == "categorical":
-        policy = torch.distributions.Categorical(logits=head[0][keep])
+        policy = torch.distributions.Categorical(logits=policy_outputs[0][keep])
     else:
-        policy = torch.distributions.Independent(torch.distributions.Normal(head[0][keep], head[1].exp()), 1)
+        policy = torch.distributions.Independent(
+            torch.distributions.Normal(policy_outputs[0][keep], policy_outputs[1].exp()), 1
+        )
     logprob, entropy, newvalue = policy.log_prob(actions[keep]), policy.entropy(), newvalue[keep]
     ratio = torch.exp(logprob - old_logprob)
     if norm_adv:

@@ -110,7 +110,7 @@ def test_discounted_returns_by_hand_over_a_reset(ns: Namespace) -> None:
     mask = np.array([[1, 1], [1, 0], [0, 1], [1, 1]], np.float64)
     returns, history = np.zeros(2), []
     for row, keep in zip(rewards, mask, strict=True):
-        returns = ns.run(normalize.discounted_returns, returns, row, keep, 0.5)
+        returns = ns.run(normalize.update_discounted_returns, returns, row, keep, 0.5)
         history.append(returns)
     # First environment: 1, 2 + 1/2, reset, 4. Second: 8, reset, 4, 2 + 4/2.
     assert_array_equal(history, [[1, 8], [2.5, 0], [0, 4], [4, 4]])
@@ -127,7 +127,7 @@ def test_float32_stays_float32(ns: Namespace) -> None:
     batch, mask = np.ones((4, 2), np.float32), np.ones(4, np.float32)
     after = ns.run(normalize.update_stats, stats, batch, mask)
     normalized = ns.run(normalize.normalize_observations, after, batch, 10.0)
-    returns = ns.run(normalize.discounted_returns, mask, mask, mask, 0.99)
+    returns = ns.run(normalize.update_discounted_returns, mask, mask, mask, 0.99)
     assert {x.dtype for x in (*after, normalized, returns)} == {np.dtype(np.float32)}
 
 

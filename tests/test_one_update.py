@@ -43,7 +43,7 @@ def start(pixels: bool, continuous: bool, design: str) -> Arrays:
     # From seed 3 a rectifier is at its kink: moved by an ulp, torch_eager itself ends 1e-4 away.
     state = runner.init(4)
     for _ in range(5):
-        state, _, _ = runner.step(state)
+        state, _, _ = runner.iterate(state)
     return runner.export(state)
 
 
@@ -51,7 +51,7 @@ def start(pixels: bool, continuous: bool, design: str) -> Arrays:
 def update(framework: str, pixels: bool, continuous: bool, design: str) -> tuple[Arrays, Metrics]:
     """The state after one iteration from `start` on the same scenes, and its metrics."""
     runner = runner_for(framework, problem_of(pixels, continuous, design))
-    state, metrics, _ = runner.step(runner.restore(start(pixels, continuous, design)))
+    state, metrics, _ = runner.iterate(runner.restore(start(pixels, continuous, design)))
     return runner.export(state), metrics
 
 

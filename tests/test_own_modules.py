@@ -141,7 +141,7 @@ def test_a_command_of_the_page_runs(line: str, here: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_run_goes_on_and_is_evaluated_and_filmed(here: Path) -> None:
+def test_a_killed_run_goes_on_and_is_evaluated_and_recorded(here: Path) -> None:
     words = [*SHORT, "network=own", "network.torch=mine.Net", "checkpoint.every_iterations=2", "total_timesteps=8192"]
     whole = Path(run("-m", "ppo_bench", *words, "outputs=whole"))
     process = subprocess.Popen([*TRAIN, *words, "outputs=o"], env=ENVIRONMENT, stderr=subprocess.DEVNULL)
@@ -195,7 +195,7 @@ def test_a_memory_is_kept_over_steps_and_cleared_between_episodes(here: Path) ->
     network = config.network_for(made)
     made.close()
     assert [(carry.name, carry.shape) for carry in network.carry] == [("hidden", (16,))]
-    assert network.sequences
+    assert network.learns_from_sequences
     for precision in ("float32", "bfloat16"):
         assert exit_code(main, [*words, f"precision={precision}", "outputs=o"]) == 0
 

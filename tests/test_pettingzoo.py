@@ -20,10 +20,10 @@ from ppo_bench.envs.envpool import EnvPoolBackend
 from ppo_bench.envs.pettingzoo import PettingZooBackend
 from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.torch.ops import TorchOps
-from ppo_bench.runs.video.record_video import RecordedEnv, mp4
+from ppo_bench.runs.video.record_video import RecordedEnv, open_mp4
 from ppo_bench.runs.video.scene import draw_off_screen, open_scene
-from tests.films import frames_of
 from tests.runners import composed
+from tests.videos import frames_of
 
 ATARI = {"pong_two_players": "pong_v3", "surround_two_players": "surround_v2", "tennis_two_players": "tennis_v3"}
 
@@ -147,18 +147,20 @@ def test_the_preset_marks_the_observing_player_by_planes_of_1() -> None:
     config = load_config(["experiment=cleanrl/ppo_pettingzoo_ma_atari", "ppo.num_envs=2"])
     env = config.backend.make(config.task)
     network = config.network_for(env)
-    obs = torch.from_numpy(network.arrange(env.reset([5, 5]).obs))  # type: ignore[union-attr]
+    obs = torch.from_numpy(network.to_input_layout(env.reset([5, 5]).obs))  # type: ignore[union-attr]
     env.close()
     arrays = initial_weights(network.parameters, 1)
     params = {name: torch.from_numpy(array) for name, array in arrays.items()}
-    head, values, _ = network.forward(TorchOps(torch.float32, torch.float32), params, obs, {}, None)
+    policy_outputs, values, _ = network.forward(TorchOps(torch.float32, torch.float32), params, obs, {}, None)
     x = torch.cat((obs[..., :4].float() / 255.0, (obs[..., 4:] > 0).float()), -1).permute(0, 3, 1, 2)
     for layer, stride in enumerate((4, 2, 1)):
         weight = params[f"trunk.{layer}.weight"].permute(0, 3, 1, 2)
         x = torch.relu(torch.nn.functional.conv2d(x, weight, params[f"trunk.{layer}.bias"], stride))
     x = x.permute(0, 2, 3, 1).flatten(1)
     x = torch.relu(x @ params["trunk.3.weight"].T + params["trunk.3.bias"])
-    torch.testing.assert_close(head[0], x @ params["actor.0.weight"].T + params["actor.0.bias"], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        policy_outputs[0], x @ params["actor.0.weight"].T + params["actor.0.bias"], rtol=1e-4, atol=1e-5
+    )
     torch.testing.assert_close(values, (x @ params["critic.0.weight"].T + params["critic.0.bias"])[:, 0])
     assert abs(values).max() < 10
 
@@ -173,7 +175,7 @@ def test_the_preset_marks_the_observing_player_by_planes_of_1() -> None:
 def test_games_are_drawn(words: list[str], shape: tuple[int, int] | None, tmp_path: Path) -> None:
     draw_off_screen()
     scene = open_scene(load_config(words))
-    with mp4(tmp_path / "game.mp4", scene.fps) as add:
+    with open_mp4(tmp_path / "game.mp4", scene.fps) as add:
         env = RecordedEnv(scene, add)
         policy_input = env.reset([1, 1])
         for _ in range(20):

@@ -233,7 +233,7 @@ def said(capfd: pytest.CaptureFixture[str], tmp_path: Path, *words: str) -> str:
         ("Leaving", "comes:true", "test/game-v0: it has a, b, c, and had a, b: environments whose agents come and go"),
         ("Boxed", "", "test/game-v0: observations with 'action_mask' have no key 'observation'"),
         ("Boxed", "several:true", "test/game-v0: 'action_mask' is for actions that are one integer"),
-        ("Masked", "", "test/game-v0, a: its 'action_mask' has 3 places, and its actions 2 choices"),
+        ("Masked", "", "test/game-v0, a: its 'action_mask' has 3 entries, and its actions 2 choices"),
         ("Masked", "comes:true", "test/game-v0: infos[...]['action_mask'] comes with a step and is missing from reset"),
         ("Unlike", "", "test/game-v0: a and b have other spaces, and one network is to play both"),
     ],

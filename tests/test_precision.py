@@ -23,7 +23,7 @@ from ppo_bench.networks.flax.layers import Dense
 from ppo_bench.networks.flax.ops import JaxOps
 from ppo_bench.networks.spec import Mlp
 from ppo_bench.networks.torch.ops import TorchOps
-from ppo_bench.runners.array_specs import policy_arrays
+from ppo_bench.runners.array_specs import policy_array_specs
 from ppo_bench.tuning import machine
 from tests.probes import Endless
 from tests.processes import TRAIN
@@ -78,9 +78,9 @@ def test_to_networks_of_vectors_the_byte_255_is_one() -> None:
     by_torch = network.forward(TorchOps(torch.float32, torch.float32), params, torch.from_numpy(obs), {}, None)
     float32 = jnp.dtype("float32")
     by_jax = network.forward(JaxOps(float32, float32), weights, jnp.asarray(obs), {}, None)
-    for head, values, _ in (by_torch, by_jax):
+    for policy_outputs, values, _ in (by_torch, by_jax):
         np.testing.assert_allclose(np.asarray(values), [4.2], rtol=1e-6)
-        np.testing.assert_allclose(np.asarray(head[0]), [[1.0, 1.0]], rtol=1e-6)
+        np.testing.assert_allclose(np.asarray(policy_outputs[0]), [[1.0, 1.0]], rtol=1e-6)
 
 
 @pytest.mark.parametrize(("pixels", "continuous"), [(False, False), (False, True), (True, False)])
@@ -88,7 +88,7 @@ def test_frameworks_agree_in_bfloat16_to_its_rounding_and_not_with_float32(pixel
     network = problem_for(RandomScenes(4, pixels, continuous), 1, []).network
     weights = {name: array.astype(np.float32) for name, array in initial_weights(network.parameters, 1).items()}
     env = RandomScenes(4, pixels, continuous)
-    obs = network.arrange(env.reset([1, 2, 3, 4]).obs)
+    obs = network.to_input_layout(env.reset([1, 2, 3, 4]).obs)
     params = {name: torch.from_numpy(array) for name, array in weights.items()}
     exact, rounded = (
         network.forward(TorchOps(torch.float32, layers), params, torch.from_numpy(np.ascontiguousarray(obs)), {}, None)
@@ -109,7 +109,7 @@ def after(framework: str, precision: str, iterations: int) -> tuple[Arrays, dict
     runner = runner_for(framework, problem_for(RandomScenes(4, False, False), 10, [f"precision={precision}"]))
     state = runner.init(1)
     for _ in range(iterations):
-        state, metrics, _ = runner.step(state)
+        state, metrics, _ = runner.iterate(state)
         assert np.isfinite(metrics["policy_loss"])
     return runner.export(state), dict(runner.execution)
 
@@ -141,7 +141,7 @@ def test_a_training_in_float64_leaves_the_next_one_of_the_process_as_it_is(frame
 @pytest.mark.parametrize("framework", ACTING)
 def test_policies_of_two_precisions_act_in_turn(framework: str) -> None:
     spec = problem_for(RandomScenes(4, False, False), 10, [])
-    names = [array.name for array in policy_arrays(spec.network, PRECISIONS["float64"])]
+    names = [array.name for array in policy_array_specs(spec.network, PRECISIONS["float64"])]
     exported, _ = after(framework, "float64", 1)
     arrays = {name: exported[name] for name in names}
     loaded = load_config([f"framework={framework}"]).framework

@@ -20,7 +20,7 @@ from tests.probes import (
     Probe,
     Target,
 )
-from tests.runners import FRAMEWORKS, head_and_values, problem_for, train
+from tests.runners import FRAMEWORKS, policy_outputs_and_values, problem_for, train
 
 pytestmark = pytest.mark.slow
 
@@ -42,8 +42,8 @@ def learn(
     """Head `[S, A]` and values `[S]` at `states` after training."""
     spec = problem_for(probe(num_envs=8), iterations, [*LEARN_FAST, *overrides])
     arrays = train(framework, spec)
-    head, values = head_and_values(spec.network, arrays, np.array(states, np.float32)[:, None])
-    return head[0], values
+    policy_outputs, values = policy_outputs_and_values(spec.network, arrays, np.array(states, np.float32)[:, None])
+    return policy_outputs[0], values
 
 
 def probabilities(logits: np.ndarray) -> np.ndarray:

@@ -115,7 +115,7 @@ def test_outputs_and_gradients_are_those_of_an_independent_network() -> None:
     assert expected.std() > 1e-3
 
     flat = torch.from_numpy(np.concatenate([w.ravel() for w in weights.values()])).double().requires_grad_()
-    arranged = torch.from_numpy(np.ascontiguousarray(spec.arrange(observations)))
+    arranged = torch.from_numpy(np.ascontiguousarray(spec.to_input_layout(observations)))
     ops = TorchOps(torch.float64, torch.float64)
     (logits,), values, _ = spec.forward(ops, parameter_views(flat, spec.parameters), arranged, {}, None)
     found = torch.cat([logits, values[:, None]], 1)

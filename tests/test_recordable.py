@@ -95,7 +95,7 @@ def iterations(spec: TrainingSpec, how_many: int = 2, whole_update: bool = False
     state, policy_input = learner.load(arrays_of(spec)), seen_of(spec)
     flags = {name: np.zeros((spec.ppo.num_steps, spec.ppo.num_envs), np.float32) for name in flags_of(learner)}
     for iteration in range(1, how_many + 1):
-        state = learner.begin(state, 1, iteration)
+        state = learner.begin_rollout(state, 1, iteration)
         with learner.acting_context():
             for t in range(spec.ppo.num_steps + 1):
                 state, _ = learner.act(state, t, policy_input)
@@ -104,7 +104,7 @@ def iterations(spec: TrainingSpec, how_many: int = 2, whole_update: bool = False
 
 
 def flags_of(learner: Any) -> Sequence[str]:
-    names: Sequence[str] = learner._update_functions.flags
+    names: Sequence[str] = learner._update_functions.learning_arrays
     return names
 
 
@@ -112,7 +112,7 @@ def seen_of(spec: TrainingSpec) -> PolicyInput:
     env: Any = spec.env
     policy_input = env.policy_input() if isinstance(env, MaskedScenes) else PolicyInput(env.reset([0]).obs)
     return policy_input._replace(
-        obs=spec.network.arrange(policy_input.obs), episode_start=np.ones(spec.ppo.num_envs, bool)
+        obs=spec.network.to_input_layout(policy_input.obs), episode_start=np.ones(spec.ppo.num_envs, bool)
     )
 
 
@@ -190,7 +190,7 @@ def test_a_step_crosses_to_the_gpu_once_and_back_once(case: str, gpu: torch.devi
     """With a memory it has one more: where environments began anew."""
     spec = problem_of(case)
     learner = TorchLearner(spec, None)
-    state = learner.begin(learner.load(arrays_of(spec)), 1, 1)
+    state = learner.begin_rollout(learner.load(arrays_of(spec)), 1, 1)
     with learner.acting_context(), Crossings() as crossings:
         state, _ = learner.act(state, 0, seen_of(spec))
     assert crossings.count == {"in": 2 if state.carry else 1, "out": 1}
@@ -199,7 +199,7 @@ def test_a_step_crosses_to_the_gpu_once_and_back_once(case: str, gpu: torch.devi
 def test_a_step_of_a_game_takes_what_is_legal_along(gpu: torch.device) -> None:
     spec = masked_problem()
     learner = TorchLearner(spec, None)
-    state = learner.begin(learner.load(arrays_of(spec)), 1, 1)
+    state = learner.begin_rollout(learner.load(arrays_of(spec)), 1, 1)
     with learner.acting_context(), Crossings() as crossings:
         learner.act(state, 0, seen_of(spec))
     assert crossings.count == {"in": 2, "out": 1}

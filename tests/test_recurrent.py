@@ -23,7 +23,7 @@ from ppo_bench.networks.flax.ops import JaxOps
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.spec import RecurrentMlp
 from ppo_bench.networks.torch.ops import TorchOps
-from ppo_bench.networks.torch.recurrence import recur
+from ppo_bench.networks.torch.recurrence import run_recurrence
 from tests.refusals import assert_one_line
 from tests.runners import ACTING, problem_for, runner_for
 from tests.scenes import Endings, Ends
@@ -49,7 +49,7 @@ def test_a_sequence_and_its_gradients_are_those_of_pytorchs_own(cell: str) -> No
     parts: Any = tuple(part[None] for part in state)
     expected, _ = module(x, parts if cell == "lstm" else parts[0])
     projected = torch.nn.functional.linear(x, weights[0], weights[2])
-    found = recur(cell, projected, torch.zeros(STEPS, ROWS), state, weights[1], weights[3])
+    found = run_recurrence(cell, projected, torch.zeros(STEPS, ROWS), state, weights[1], weights[3])
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-14)
     along = drawn(STEPS, ROWS, UNITS, seed=3)
     mine, others = (torch.autograd.grad((y * along).sum(), (*weights, x, state)) for y in (found, expected))
@@ -64,7 +64,7 @@ def test_gradients_are_those_of_differences_where_episodes_begin_anew(cell: str)
     assert 0 < start.sum() < start.numel()
     inputs = (drawn(STEPS, ROWS, gates), drawn(states, ROWS, UNITS), drawn(gates, UNITS), drawn(gates))
     assert torch.autograd.gradcheck(
-        lambda projected, state, weight, bias: recur(cell, projected, start, state, weight, bias),
+        lambda projected, state, weight, bias: run_recurrence(cell, projected, start, state, weight, bias),
         [x.requires_grad_() for x in inputs],
     )
 
@@ -77,7 +77,7 @@ def test_a_reset_by_hand() -> None:
 
     projected, start = torch.tensor([0.3, -0.2], dtype=torch.float64), torch.tensor([[0.0], [1.0]], dtype=torch.float64)
     state = torch.tensor([[[0.5]], [[2.0]]], dtype=torch.float64)
-    found = recur(
+    found = run_recurrence(
         "lstm",
         projected[:, None, None].repeat(1, 1, 4),
         start,
@@ -102,7 +102,7 @@ def test_a_sequence_is_its_steps_one_by_one_in_both_frameworks(cell: str) -> Non
     weights = {name: array.astype(np.float64) for name, array in initial_weights(spec.parameters, 1).items()}
     obs, start = drawn(STEPS, ROWS, INPUTS).numpy(), (drawn(STEPS, ROWS, seed=4) > 0.5).double().numpy()
     before = {c.name: drawn(ROWS, *c.shape, seed=5).numpy() for c in spec.carry}
-    heads = []
+    outputs = []
     with jax.enable_x64(True):
         in_torch = TorchOps(*DOUBLES), torch.from_numpy
         in_jax = JaxOps(jnp.dtype("float64"), jnp.dtype("float64")), jnp.asarray
@@ -112,11 +112,11 @@ def test_a_sequence_is_its_steps_one_by_one_in_both_frameworks(cell: str) -> Non
             carry: Any = {name: array(x) for name, x in before.items()}
             whole, values = spec.unroll(ops, params, array(obs), carry, array(start))
             for t in range(STEPS):
-                head, value, carry = spec.forward(ops, params, array(obs[t]), carry, array(start[t]))
-                np.testing.assert_allclose(np.asarray(whole[0][t]), np.asarray(head[0]), rtol=0, atol=1e-15)
+                policy_outputs, value, carry = spec.forward(ops, params, array(obs[t]), carry, array(start[t]))
+                np.testing.assert_allclose(np.asarray(whole[0][t]), np.asarray(policy_outputs[0]), rtol=0, atol=1e-15)
                 np.testing.assert_allclose(np.asarray(values[t]), np.asarray(value), rtol=0, atol=1e-15)
-            heads.append(np.asarray(whole[0]))
-    np.testing.assert_allclose(heads[0], heads[1], rtol=0, atol=1e-14)
+            outputs.append(np.asarray(whole[0]))
+    np.testing.assert_allclose(outputs[0], outputs[1], rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize("hidden_sizes", [[], [6]])
@@ -130,9 +130,9 @@ def test_bytes_are_divided_where_they_enter(hidden_sizes: list[int]) -> None:
     params: Any = {p.name: drawn(*p.shape, seed=k) for k, p in enumerate(of_bytes.parameters)}
     carry: Any = {c.name: drawn(ROWS, *c.shape) for c in of_bytes.carry}
     obs, start, ops = torch.arange(15.0).double().reshape(ROWS, INPUTS), torch.zeros(ROWS).double(), TorchOps(*DOUBLES)
-    head, values, _ = of_bytes.forward(ops, params, obs, carry, start)
+    policy_outputs, values, _ = of_bytes.forward(ops, params, obs, carry, start)
     expected, expected_values, _ = of_floats.forward(ops, params, obs / 255, carry, start)
-    torch.testing.assert_close(head[0], expected[0])
+    torch.testing.assert_close(policy_outputs[0], expected[0])
     torch.testing.assert_close(values, expected_values)
 
 
@@ -147,7 +147,7 @@ def test_the_first_update_begins_with_the_policy_of_the_rollout(name: str, frame
     runner = runner_for(framework, spec)
     state = runner.init(1)
     for _ in range(3):  # each from the carry and the parameters that the one before has left
-        state, metrics, _ = runner.step(state)
+        state, metrics, _ = runner.iterate(state)
         assert abs(metrics["old_approx_kl"]) < 1e-12
         assert abs(metrics["approx_kl"]) < 1e-12
         assert metrics["clip_fraction"] == 0
@@ -167,7 +167,7 @@ def test_an_episode_that_is_cut_short_is_worth_what_its_memory_says(framework: s
     runner: Any = runner_for(framework, spec)
     begun = runner.init(3)
     p = {name.removeprefix("params."): array for name, array in runner.export(begun).items()}
-    state, _, _ = runner.step(begun)
+    state, _, _ = runner.iterate(begun)
     obs, values = (np.asarray(state.learner.rollout_buffer[name]) for name in ("obs", "values"))
 
     def valued(begins_anew: int) -> np.ndarray:

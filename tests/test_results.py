@@ -176,14 +176,14 @@ def test_a_file_system_without_locks_is_named(tmp_path: Path, monkeypatch: pytes
 
 def test_rows_that_a_checkpoint_counts_and_the_file_lacks_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text('{"a": 1}\n')
-    with pytest.raises(ConfigError, match=r"x\.jsonl lacks rows"):
+    with pytest.raises(ConfigError, match=r"x\.jsonl has fewer rows than its checkpoint recorded"):
         check_rows(tmp_path / "x.jsonl", FilePosition(10, hashlib.sha256(b'{"a": 1}\n{').hexdigest()))
     assert (tmp_path / "x.jsonl").read_text() == '{"a": 1}\n'
 
 
 def test_rows_that_are_not_what_the_checkpoint_counts_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text('{"a": 1}\n{"a": 2}\n')
-    with pytest.raises(ConfigError, match=r"x\.jsonl is damaged: it holds other rows"):
+    with pytest.raises(ConfigError, match=r"x\.jsonl is damaged: its rows differ"):
         check_rows(tmp_path / "x.jsonl", FilePosition(9, hashlib.sha256(b'{"a": 3}\n').hexdigest()))
     assert (tmp_path / "x.jsonl").read_text() == '{"a": 1}\n{"a": 2}\n'
 

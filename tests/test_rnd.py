@@ -88,7 +88,7 @@ def test_the_target_never_changes_and_the_predictor_does(framework: str) -> None
     begun = runner.export(state)
     assert len(select_prefix("frozen.target", begun)) == 4
     for _ in range(3):
-        state, metrics, _ = runner.step(state)
+        state, metrics, _ = runner.iterate(state)
         assert 0 < metrics["forward_loss"] < np.inf
     after = runner.export(state)
     assert digest(after, "frozen") == digest(begun, "frozen")
@@ -101,7 +101,7 @@ def test_what_steps_that_only_reset_led_to_teaches_nothing() -> None:
     spec = problem_for(RandomScenes(4, False, False), 10, [*SMALL, "algorithm.update_proportion=1.0"])
     update_functions = make_update_functions(spec, OPS)
     arrays = {p.name: 0.1 * torch.ones(p.shape, dtype=torch.float64) for p in spec.parameters}
-    arrays |= {p.name: torch.ones(p.shape, dtype=torch.float64) for p in spec.algorithm.frozen(spec.network)}
+    arrays |= {p.name: torch.ones(p.shape, dtype=torch.float64) for p in spec.algorithm.frozen_parameters(spec.network)}
     statistics = {
         s.name: torch.full((4, *s.shape) if s.is_per_env else s.shape, s.fill, dtype=torch.float64)
         for s in spec.algorithm.statistics(spec.network, spec.ppo)
@@ -112,7 +112,7 @@ def test_what_steps_that_only_reset_led_to_teaches_nothing() -> None:
     rollout |= {
         "obs": torch.randn(17, 4, 5, generator=rng, dtype=torch.float64),
         "actions": torch.zeros(17, 4, dtype=torch.int64),
-        "heads": torch.zeros(17, 4, 3, dtype=torch.float64),
+        "logits_or_mean": torch.zeros(17, 4, 3, dtype=torch.float64),
         "values": torch.zeros(17, 4, 2, dtype=torch.float64),
         **{"value_mask": value_mask, "policy_mask": value_mask},
         **{name: torch.ones(1, dtype=torch.int32) for name in ("seed", "iteration", "first_row")},

@@ -13,7 +13,7 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import PolicyInput
 from ppo_bench.mathematics import noise, normalize
 from ppo_bench.mathematics.arrays import default_arrays
-from ppo_bench.runners.array_specs import normalization_arrays
+from ppo_bench.runners.array_specs import normalization_array_specs
 from ppo_bench.runners.base import Episode
 from ppo_bench.runners.host_envs import HostEnvs
 from tests.scripted import GAMMA, WILD, Script, begun, collect, host, idle, watch
@@ -89,7 +89,7 @@ def test_observation_statistics_are_those_of_gymnasiums_wrapper_over_many_episod
     config = load_config(["env=hopper", "ppo.num_steps=600", "ppo.num_minibatches=1"])
     envs = HostEnvs(config.training_spec(config.backend.make(config.task)))
     (seed,) = noise.env_seeds(1, 0, 1)
-    state = envs.reset(default_arrays(normalization_arrays((11,))), 1, 0)
+    state = envs.reset(default_arrays(normalization_array_specs((11,))), 1, 0)
     state, flags, episodes = collect(envs, state, lambda t, policy_input: actions[t][None])
     envs.close()
     theirs = gymnasium.wrappers.NormalizeObservation(gymnasium.make("Hopper-v4"))

@@ -34,10 +34,10 @@ def played(framework: str, env: Any, overrides: Sequence[str]) -> tuple[Arrays, 
     runner = runner_for(framework, problem_for(env, 10, [*SMALL, *overrides]))
     state, rows = runner.init(3), []
     for iteration in (1, 2, 3):
-        state, metrics, _ = runner.step(state)
+        state, metrics, _ = runner.iterate(state)
         rows.append(metrics)
         if iteration == 2:
-            state = runner.restart(state, 2)
+            state = runner.restart_envs(state, 2)
     arrays = runner.export(state)
     runner.close()
     return arrays, rows
@@ -117,7 +117,7 @@ def test_memory_begins_anew_with_an_episode_and_not_before_its_final_observation
     runner: Any = runner_for(framework, spec)
     begun = runner.init(3)
     params = {name.removeprefix("params."): array for name, array in runner.export(begun).items()}
-    state, _, _ = runner.step(begun)
+    state, _, _ = runner.iterate(begun)
     assert_allclose(np.exp(params["fading"]), 1.0)  # half of what it remembers, half of what it sees
     memory = {name: np.array(array) for name, array in state.learner.rollout_buffer.items()}
     obs = memory["obs"]
@@ -130,7 +130,7 @@ def test_memory_begins_anew_with_an_episode_and_not_before_its_final_observation
     assert_allclose(memory["values"], values[..., 0], rtol=1e-12)
     # The values of the observations after the rollout leave the memory as it was: the next rollout sees them again.
     assert_allclose(runner.export(state)["envs.carry.mean"], seen[5], rtol=1e-12)
-    state, _, _ = runner.step(state)
+    state, _, _ = runner.iterate(state)
     again = np.asarray(state.learner.rollout_buffer["obs"][0])
     assert_array_equal(again, obs[6])
     if network == "AveragingMlp":
@@ -143,8 +143,8 @@ def test_the_update_recomputes_the_rollouts_log_probabilities(framework: str, ne
     """With ends in the middle, of both kinds, and over two rollouts of one episode."""
     overrides = [*SMALL, *remembering(network), "ppo.learning_rate=1e-30", "precision=float64"]
     runner = runner_for(framework, problem_for(RandomScenes(4, False, False), 10, overrides))
-    state, _, _ = runner.step(runner.init(3))
-    _, metrics, _ = runner.step(state)
+    state, _, _ = runner.iterate(runner.init(3))
+    _, metrics, _ = runner.iterate(state)
     assert abs(metrics["old_approx_kl"]) < 1e-14
     assert metrics["clip_fraction"] == 0.0
 
@@ -158,8 +158,8 @@ def test_learning_from_sequences_also_learns_through_the_memory() -> None:
     start = torch.tensor([[0, 0], [0, 0], [0, 1], [0, 0], [0, 0]]).double()
 
     def loss(fading: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
-        head, values = network.unroll(ops, params | {"fading": fading}, obs, {"mean": before}, start)
-        return torch.square(head[0]).sum() + torch.square(values).sum()
+        policy_outputs, values = network.unroll(ops, params | {"fading": fading}, obs, {"mean": before}, start)
+        return torch.square(policy_outputs[0]).sum() + torch.square(values).sum()
 
     fading, before = params["fading"].requires_grad_(), carry["mean"].requires_grad_()
     of_fading, of_carry = torch.autograd.grad(loss(fading, before), (fading, before))
@@ -183,12 +183,12 @@ def test_environments_that_are_carried_keep_their_memory(framework: str, network
         return runner_for(framework, problem_for(GoesOn(4, False, False), 10, [*SMALL, *ours(network)]))
 
     first, second = runner(), runner()
-    state, _, _ = first.step(first.init(3))
+    state, _, _ = first.iterate(first.init(3))
     arrays = first.export(state)
     assert arrays["envs.carry.mean"].any()
     second.init(3)
-    second.step(second.init(3))  # its environments stand where those of the first do
-    expected, found = (r.export(r.step(s)[0]) for r, s in ((first, state), (second, second.restore(arrays, True))))
+    second.iterate(second.init(3))  # its environments stand where those of the first do
+    expected, found = (r.export(r.iterate(s)[0]) for r, s in ((first, state), (second, second.restore(arrays, True))))
     for name in expected:
         assert_array_equal(found[name], expected[name], err_msg=name)
 
@@ -226,7 +226,7 @@ def test_illegal_actions_are_never_taken_and_passes_are_not_learnt_from() -> Non
         runner = runner_for(name, problem_for(env, 10, [*SMALL, "ppo.num_steps=32", "precision=float64"]))
         state, rows = runner.init(3), []
         for _ in range(3):
-            state, metrics, _ = runner.step(state)
+            state, metrics, _ = runner.iterate(state)
             rows.append(list(metrics.values()))
         found.append((runner.export(state), rows))
         assert env.taken == 384
@@ -239,11 +239,11 @@ def test_illegal_actions_are_never_taken_and_passes_are_not_learnt_from() -> Non
 
 def test_of_illegal_choices_neither_probability_nor_entropy_nor_gradient_is_left() -> None:
     logits = torch.tensor([[1.0, 2.0, 3.0]], dtype=torch.float64, requires_grad=True)
-    head = mask_logits(torch, (logits,), torch.tensor([[True, False, True]]))
-    entropy = distributions.categorical_entropy(torch, head)
+    policy_outputs = mask_logits(torch, (logits,), torch.tensor([[True, False, True]]))
+    entropy = distributions.categorical_entropy(torch, policy_outputs)
     share = 1.0 / (1.0 + np.exp(2.0))  # of the first of two logits that are 2 apart
     assert_allclose(entropy.item(), -share * np.log(share) - (1 - share) * np.log(1 - share), rtol=1e-14)
-    log_prob = distributions.categorical_log_prob(torch, head, torch.tensor([0]))
+    log_prob = distributions.categorical_log_prob(torch, policy_outputs, torch.tensor([0]))
     assert_allclose(log_prob.item(), np.log(share), rtol=1e-14)
     (gradient,) = torch.autograd.grad((entropy + log_prob).sum(), logits)
     assert gradient[0, 1] == 0.0
@@ -287,7 +287,7 @@ def test_a_second_stream_of_rewards_has_a_value_of_its_own(framework: str) -> No
     runner: Any = runner_for(framework, spec)
     state = runner.init(3)
     for _ in range(40):
-        state, _, _ = runner.step(state)
+        state, _, _ = runner.iterate(state)
     obs = np.array(state.learner.rollout_buffer["obs"])
     assert obs.shape[:2] == (9, 4)
     own = select_prefix("params", runner.export(state))

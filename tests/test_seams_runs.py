@@ -124,7 +124,7 @@ def test_a_checkpoint_without_what_an_algorithm_learns_is_refused() -> None:
     env = RandomScenes(4, False, False)
     plain = runner_for("torch_eager", problem_for(env, 10, SMALL))
     levelled = runner_for("torch_eager", problem_for(env, 10, [*SMALL, *LEVELLED]))
-    with pytest.raises(ConfigError, match=r"it lacks params\.level, and has nothing besides"):
+    with pytest.raises(ConfigError, match=r"missing: params\.level; unexpected: none"):
         levelled.restore(plain.export(plain.init(1)))
 
 

@@ -49,20 +49,20 @@ def test_each_seed_learns_what_it_learns_alone(
     state = together.init(seeds)
     rows = []
     for i in range(4):
-        state, measured = together.step(state)
+        state, measured = together.iterate(state)
         rows.append(measured)
         if i == 1:
-            state = together.restart(state, 2)
+            state = together.restart_envs(state, 2)
     for k, (seed, arrays) in enumerate(zip(seeds, together.export(state), strict=True)):
         own = alone.init(seed)
         for i in range(4):
-            own, metrics, episodes = alone.step(own)
+            own, metrics, episodes = alone.iterate(own)
             found = rows[i][k][0]
             assert list(found) == list(metrics)
             np.testing.assert_allclose([*found.values()], [*metrics.values()], rtol=tolerance, atol=tolerance / 1000)
             assert rows[i][k][1] == episodes
             if i == 1:
-                own = alone.restart(own, 2)
+                own = alone.restart_envs(own, 2)
         expected = alone.export(own)
         assert arrays.keys() == expected.keys()
         assert arrays["seed"] == seed
@@ -110,11 +110,11 @@ def test_every_core_is_a_device_unless_the_user_says_how_many(env: str, said: di
 
 def test_a_restored_state_goes_on_as_the_one_it_came_from() -> None:
     runner = JaxSeedsRunner(problem_for(DynamicsEnv(CartPole(), 4), 9, NORMALIZED), DynamicsEnv(CartPole(), 4), 1)
-    state, _ = runner.step(runner.init(SEEDS))
+    state, _ = runner.iterate(runner.init(SEEDS))
     exported = runner.export(state)
     twin = JaxSeedsRunner(problem_for(DynamicsEnv(CartPole(), 4), 9, NORMALIZED), DynamicsEnv(CartPole(), 4), 1)
-    restarted, _ = runner.step(runner.restart(state, 1))
-    restored, _ = twin.step(twin.restore(exported))
+    restarted, _ = runner.iterate(runner.restart_envs(state, 1))
+    restored, _ = twin.iterate(twin.restore(exported))
     for a, b in zip(runner.export(restarted), twin.export(restored), strict=True):
         assert all(np.array_equal(a[name], b[name]) for name in a)
 
@@ -128,11 +128,11 @@ def test_games_and_rnd_learn_in_one_program_what_they_learn_alone(env: str) -> N
     together, alone = JaxSeedsRunner(spec, envs, 1), ProgramRunner(spec, envs, 1)
     state, own = together.init(SEEDS), alone.init(SEEDS[1])
     for _ in range(2):
-        state, measured = together.step(state)
-        own, metrics, episodes = alone.step(own)
+        state, measured = together.iterate(state)
+        own, metrics, episodes = alone.iterate(own)
         assert measured[1][1] == episodes
         np.testing.assert_allclose([*measured[1][0].values()], [*metrics.values()], rtol=1e-7, atol=1e-10)
-        state, own = together.restart(state, state.iteration), alone.restart(own, own.iteration)
+        state, own = together.restart_envs(state, state.iteration), alone.restart_envs(own, own.iteration)
     arrays, expected = together.export(state)[1], alone.export(own)
     for name, array in expected.items():
         np.testing.assert_allclose(arrays[name], array, rtol=1e-7, atol=1e-10, err_msg=name)
@@ -153,12 +153,12 @@ def test_rewards_that_are_no_numbers_name_their_seeds() -> None:
     alone = ProgramRunner(spec, env, 1)
     for position, seed in enumerate(seeds):
         with suppress(RunError):
-            alone.step(alone.init(seed))
+            alone.iterate(alone.init(seed))
             continue
         failing.add(position)
     assert 0 < len(failing) < 6
     together = JaxSeedsRunner(spec, env, 1)
     with pytest.raises(FailedRuns) as raised:
-        together.step(together.init(seeds))
-    said = "environment 2 gave a reward of nan, which is no finite number"
+        together.iterate(together.init(seeds))
+    said = "environment 2 gave a reward of nan, which is not finite"
     assert raised.value.reasons == {position: f"seed {seeds[position]}: {said}" for position in failing}

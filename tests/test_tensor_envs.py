@@ -117,7 +117,7 @@ def compared(framework: str, case: str, algorithm: type[Ppo] = SameStep) -> tupl
     state = runner.init(SEED)
     before, found = select_prefix("params", runner.export(state)), []
     for _ in range(2):
-        state, _, _ = runner.step(state)
+        state, _, _ = runner.iterate(state)
         found.append(select_prefix("params", runner.export(state)))
     network = "gru" if case == "gru" else "mlp"
     policy: Policy = NETWORKS[network](VECTOR, actions)
@@ -161,10 +161,10 @@ def test_a_run_is_trained_and_evaluated(tmp_path: Path) -> None:
 def test_an_exported_state_goes_on_as_the_one_it_came_from() -> None:
     words = ["ppo.norm_obs=true", "ppo.norm_reward=true", "network=gru"]
     runner, twin = (runner_for("torch_eager", problem_for(TensorEnv(Poles(4), "poles"), 10, words)) for _ in range(2))
-    state, _, _ = runner.step(runner.init(3))
+    state, _, _ = runner.iterate(runner.init(3))
     arrays = runner.export(state)
-    state, _, episodes = runner.step(runner.restart(state, 1))
-    twin_state, _, twin_episodes = twin.step(twin.restore(arrays))
+    state, _, episodes = runner.iterate(runner.restart_envs(state, 1))
+    twin_state, _, twin_episodes = twin.iterate(twin.restore(arrays))
     expected, found = runner.export(state), twin.export(twin_state)
     assert episodes == twin_episodes
     assert all(np.array_equal(expected[name], found[name]) for name in expected)
@@ -213,10 +213,10 @@ def test_a_time_limit_without_a_final_observation_is_refused() -> None:
     env = TensorEnv(Poles(4, limit_steps=8, final_name=None), "poles")
     runner = runner_for("torch_eager", problem_for(env, 10, words))
     with pytest.raises(RunError, match="final_observation"):
-        runner.step(runner.init(1))
+        runner.iterate(runner.init(1))
     words.append("ppo.bootstrap_truncated=false")
     runner = runner_for("torch_eager", problem_for(env, 10, words))
-    _, metrics, _ = runner.step(runner.init(1))
+    _, metrics, _ = runner.iterate(runner.init(1))
     assert np.isfinite(metrics["value_loss"])
 
 
@@ -251,7 +251,7 @@ def test_observations_of_another_kind_are_refused(obs: Any, named: str) -> None:
 
     runner = runner_for("torch_eager", problem_for(TensorEnv(Wrong(4), "wrong"), 10, []))
     with pytest.raises(RunError) as failure:
-        runner.step(runner.init(1))
+        runner.iterate(runner.init(1))
     assert named in str(failure.value)
 
 
@@ -263,7 +263,7 @@ def test_a_step_of_another_length_is_refused(length: int) -> None:
 
     runner = runner_for("torch_eager", problem_for(TensorEnv(Older(4), "older"), 10, []))
     with pytest.raises(RunError, match="step returns something other"):
-        runner.step(runner.init(1))
+        runner.iterate(runner.init(1))
 
 
 def test_commands_that_need_reset_steps_say_so(capfd: pytest.CaptureFixture[str]) -> None:
@@ -285,7 +285,7 @@ def test_a_gpu_can_record_the_policy_and_the_values_of_final_observations(case: 
     for name in ("_policy", "_values"):
         setattr(learner, name, Checked(getattr(learner, name)))
     stepped = SameStepEnvs(spec(), learner)
-    found, metrics, _ = played(HostRunner(spec(), stepped, learner, lambda steps: stepped.play), 3, 2, 1)
+    found, metrics, _ = played(HostRunner(spec(), stepped, learner, lambda _: stepped.rollout), 3, 2, 1)
     assert metrics == expected_rows
     assert all(np.array_equal(found[name], expected[name]) for name in expected)
     assert learner._policy.calls == 34

@@ -23,7 +23,7 @@ from ppo_bench.envs.observation_selection import make_env
 from ppo_bench.mathematics.arrays import Array, Arrays
 from ppo_bench.runners import torch as torch_runner
 from ppo_bench.runners import torch_envs
-from ppo_bench.runners.array_specs import normalization_arrays
+from ppo_bench.runners.array_specs import normalization_array_specs
 from ppo_bench.runners.base import Episode, Metrics
 from ppo_bench.runners.host import HostRunner
 from ppo_bench.runners.torch_envs import TorchEnvs
@@ -75,10 +75,10 @@ def test_a_training_is_that_of_the_jax_program(framework: str, case: str) -> Non
 def test_an_exported_state_goes_on_as_the_one_it_came_from() -> None:
     words = ["ppo.norm_obs=true", "ppo.norm_reward=true"]
     runner, twin = (runner_for("torch_eager", problem_for(DynamicsEnv(CartPole(), 4), 10, words)) for _ in range(2))
-    state, _, _ = runner.step(runner.init(3))
+    state, _, _ = runner.iterate(runner.init(3))
     arrays = runner.export(state)
-    state, _, episodes = runner.step(runner.restart(state, 1))
-    twin_state, _, twin_episodes = twin.step(twin.restore(arrays))
+    state, _, episodes = runner.iterate(runner.restart_envs(state, 1))
+    twin_state, _, twin_episodes = twin.iterate(twin.restore(arrays))
     expected, found = runner.export(state), twin.export(twin_state)
     assert episodes == twin_episodes
     assert all(np.array_equal(expected[name], found[name]) for name in expected)
@@ -108,7 +108,7 @@ def test_jax_is_not_needed() -> None:
         "config = load_config(['backend=device', 'framework=torch_eager', 'env=pendulum', 'device=cpu'])\n"
         "config.require()\n"
         "runner = config.framework.runner(config.training_spec(make_env(config.backend, config.task)))\n"
-        "runner.step(runner.init(1))\n"
+        "runner.iterate(runner.init(1))\n"
         "to_vector_env(make_env(config.backend, config.task)).reset(range(config.ppo.num_envs))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], check=False, env=ENVIRONMENT, capture_output=True, text=True)
@@ -127,7 +127,7 @@ class Nested(CartPole):
 
 def test_a_state_that_is_no_named_tuple_is_refused() -> None:
     runner = runner_for("torch_eager", problem_for(DynamicsEnv(Nested(), 4), 4, []))
-    with pytest.raises(ConfigError, match="Nested: the state of a Portable is a NamedTuple of arrays"):
+    with pytest.raises(ConfigError, match="Nested: the state of a PortableDynamics is a NamedTuple of arrays"):
         runner.init(1)
 
 
@@ -158,7 +158,7 @@ def test_pytorch_steps_ones_own_dynamics_if_they_are_portable() -> None:
 def test_a_reward_out_of_range_is_named() -> None:
     runner = runner_for("torch_eager", problem_for(DynamicsEnv(Explodes(), 4), 4, []))
     with pytest.raises(RunError, match="a reward of inf"):
-        runner.step(runner.init(1))
+        runner.iterate(runner.init(1))
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -201,7 +201,7 @@ def test_an_iteration_copies_twice_to_the_host(case: str, monkeypatch: pytest.Mo
     """Rewards and ends of a rollout together, and all metrics together."""
     config = load_config([*SMALL, *CASES[case], "framework=torch_eager"])
     runner = config.framework.runner(config.training_spec(make_env(config.backend, config.task)))
-    state, _, _ = runner.step(runner.init(3))
+    state, _, _ = runner.iterate(runner.init(3))
     copies = Counter[str]()
 
     def counted(name: str) -> Callable[..., Any]:
@@ -215,7 +215,7 @@ def test_an_iteration_copies_twice_to_the_host(case: str, monkeypatch: pytest.Mo
 
     for name in ("cpu", "item", "tolist", "__bool__", "__float__", "__int__"):
         monkeypatch.setattr(torch.Tensor, name, counted(name))
-    runner.step(state)
+    runner.iterate(state)
     assert copies == {"cpu": 1, "tolist": 1}
 
 
@@ -227,11 +227,11 @@ def test_a_step_can_be_recorded_on_a_gpu(case: str, monkeypatch: pytest.MonkeyPa
     spec = config.training_spec(make_env(config.backend, config.task))
     learner: Any = torch_runner.TorchLearner(spec, None)
     envs = TorchEnvs(spec, learner)
-    statistics = normalization_arrays(spec.env.observation_space.shape)
+    statistics = normalization_array_specs(spec.env.observation_space.shape)
     state = envs.reset({each.name: each.default() for each in statistics}, 1, 0)
     actions = torch.empty_like(learner._rollout_buffer["actions"][0])
     with Recording():
-        state, rollout = envs.begin(state)
+        state, rollout = envs.begin_rollout(state)
         for t in range(3):
             state, rollout = envs.step(state, rollout, t, actions)
     assert {array.device.type for array in (*state.arrays.values(), *rollout.values())} == {"meta"}

@@ -121,7 +121,7 @@ def test_a_tensorboard_that_looks_on_sees_every_step_once_when_a_run_resumes(tmp
     assert [event.step for event in events(tmp_path).Scalars("charts/SPS")] == list(range(1, 16))
 
 
-def test_a_finished_run_is_logged_afterwards_once_with_its_films(tmp_path: Path) -> None:
+def test_a_finished_run_is_logged_afterwards_once_with_its_videos(tmp_path: Path) -> None:
     from ppo_bench.commands.evaluate import main as evaluate
 
     run = [*GYM, *SHORT, f"outputs={tmp_path}"]
@@ -140,7 +140,7 @@ def test_a_finished_run_is_logged_afterwards_once_with_its_films(tmp_path: Path)
     (file,) = folder.glob("wandb/offline-run-*/*.wandb")
     *logged, last = history(file)
     assert [row["global_step"] for row in logged] == [512, 1024]
-    assert not CLEANRL & set(last)  # the film's row is its own
+    assert not CLEANRL & set(last)  # the video's row is its own
     assert last["global_step"] == 1024
 
 

@@ -235,8 +235,7 @@ def test_an_environment_that_breaks_is_named_and_what_was_saved_is_kept(
     assert exit_code(main, broken) == 1
     message = capsys.readouterr().err.splitlines()[-1]
     assert (
-        "environment 0 gave an observation of nan, which is no finite number; it was before the first checkpoint"
-        in message
+        "environment 0 gave an observation of nan, which is not finite; it was before the first checkpoint" in message
     )
     assert exit_code(main, [*broken, "checkpoint.every_iterations=1"]) == 1
     message = capsys.readouterr().err.splitlines()[-1]
@@ -247,19 +246,19 @@ def test_an_observation_of_nan_after_a_restart_is_named(tmp_path: Path, capsys: 
     words = ["env.id=tests.broken:BreaksAtRestart-v0", "backend=gymnasium", "total_timesteps=4096"]
     assert exit_code(main, [*words, "checkpoint.every_iterations=2", f"outputs={tmp_path}"]) == 1
     message = capsys.readouterr().err.splitlines()[-1]
-    assert "environment 0 gave an observation of nan, which is no finite number" in message
+    assert "environment 0 gave an observation of nan, which is not finite" in message
     assert message.endswith("seed1 is kept up to iteration 2")
 
 
 def test_python_looks_for_cycles_from_the_second_iteration_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[bool] = []
-    step = OneSeed.step
+    iterate = OneSeed.iterate
 
     def noted(self: OneSeed, state: Any) -> Any:
         looked.append(gc.isenabled())
-        return step(self, state)
+        return iterate(self, state)
 
-    monkeypatch.setattr(OneSeed, "step", noted)
+    monkeypatch.setattr(OneSeed, "iterate", noted)
     assert exit_code(main, [*RUN, "total_timesteps=1536", f"outputs={tmp_path}"]) == 0
     assert looked == [False, True, True]
 

@@ -200,7 +200,7 @@ def compared(framework: str, case: Case, algorithm: type[Ppo] | None = None) -> 
     before, frozen = (select_prefix(kind, runner.export(state)) for kind in ("params", "frozen"))
     found = []
     for _ in range(ITERATIONS):
-        state, _, _ = runner.step(state)
+        state, _, _ = runner.iterate(state)
         found.append(select_prefix("params", runner.export(state)))
     runner.close()
     torch.set_num_threads(1)

@@ -88,8 +88,8 @@ def test_a_layer_is_pytorchs_attention(way: str) -> None:
         ops, array = WAYS[way]
         params: Any = {name: array(value) for name, value in weights.items()}
         carry: Any = {"steps": array(seen.sum(-1).double().numpy()), "inputs": array(standardised[:, :, None])}
-        head, _, after = network_spec.forward(ops, params, array(x.numpy()), carry, array(np.zeros(ROWS)))
-    assert_allclose(np.asarray(head[0]), expected, rtol=0, atol=1e-12)
+        policy_outputs, _, after = network_spec.forward(ops, params, array(x.numpy()), carry, array(np.zeros(ROWS)))
+    assert_allclose(np.asarray(policy_outputs[0]), expected, rtol=0, atol=1e-12)
     assert_allclose(np.asarray(after["inputs"])[:, 0], kept, rtol=0, atol=1e-12)
 
 
@@ -113,8 +113,8 @@ def test_a_window_ends_where_its_episode_begins(positions: str) -> None:
         carry: Any = {c.name: torch.full((1, *c.shape), 7.0, dtype=torch.float64) for c in network_spec.carry}
         rows = []
         for t in range(12):
-            head, _, carry = network_spec.step(ops, params, obs[t], carry, start[t])
-            rows.append(head[0])
+            policy_outputs, _, carry = network_spec.step(ops, params, obs[t], carry, start[t])
+            rows.append(policy_outputs[0])
         return torch.stack(rows)
 
     expected = heads(obs)
@@ -139,7 +139,7 @@ def test_rows_of_a_rollout_are_those_of_its_steps(framework: str) -> None:
     for iteration in range(2):
         arrays = runner.export(state)
         params = {p.name: torch.from_numpy(arrays[f"params.{p.name}"]) for p in network_spec.parameters}
-        state, _, _ = runner.step(state)
+        state, _, _ = runner.iterate(state)
         memory = {name: np.asarray(array) for name, array in state.learner.rollout_buffer.items()}
         for t in range(7):
             # Of four steps three are an episode, and one only resets.
@@ -166,7 +166,7 @@ def test_the_first_update_begins_with_the_policy_of_the_rollout(framework: str) 
     runner = runner_for(framework, problem_for(scenes, 10, [*words, "ppo.num_minibatches=1", "ppo.learning_rate=1e-2"]))
     state = runner.init(1)
     for _ in range(3):
-        state, metrics, _ = runner.step(state)
+        state, metrics, _ = runner.iterate(state)
         assert abs(metrics["old_approx_kl"]) < 1e-12
         assert metrics["clip_fraction"] == 0
         assert metrics["gradient_norm"] > 1e-3
@@ -193,7 +193,7 @@ def test_the_entropy_bonus_falls(framework: str) -> None:
         runner = runner_for(framework, problem_for(scenes, 10, [*fixed, *words]))
         state, rows = runner.init(1), []
         for _ in range(2):
-            state, _, _ = runner.step(state)
+            state, _, _ = runner.iterate(state)
             rows.append(runner.export(state)["params.actor.0.weight"])
         runner.close()
         return rows
@@ -222,7 +222,7 @@ def test_weights_decay(framework: str) -> None:
     runner = runner_for(framework, problem_for(scenes, 10, words))
     begun = runner.init(1)
     before = runner.export(begun)["params.actor.0.weight"]
-    state, _, _ = runner.step(begun)
+    state, _, _ = runner.iterate(begun)
     assert_allclose(runner.export(state)["params.actor.0.weight"], before * (1 - 0.05) ** 6, rtol=1e-12)
     runner.close()
 

@@ -27,7 +27,7 @@ def trained(framework: str, *words: str) -> Arrays:
     runner = build_runner(load_config([*run, "ppo.update_epochs=2", "ppo.num_minibatches=2"]))
     state = runner.init(1)
     for _ in range(2):
-        state, _, _ = runner.step(state)
+        state, _, _ = runner.iterate(state)
     arrays = runner.export(state)
     runner.close()
     return {name: array for name, array in arrays.items() if name.startswith(("params.", "adam."))}

@@ -10,11 +10,11 @@ import pytest
 from gymnasium import spaces
 from numpy.testing import assert_allclose, assert_array_equal
 
+from ppo_bench.common.flattened import is_byte_space
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.envpool import EnvPoolEnv
 from ppo_bench.envs.envpool_xla import EnvPoolXlaBackend
 from ppo_bench.envs.observation_flattening import ObservationFlattener, declare_categories, scale_bytes
-from ppo_bench.mathematics.normalize import are_bytes
 from ppo_bench.networks.spec import Mlp
 
 SPACES = {
@@ -79,7 +79,7 @@ def test_bytes_beside_other_parts_are_scaled_and_bytes_alone_are_left_to_the_net
 
 def test_bytes_of_lower_bounds_are_numbers_like_others() -> None:
     counts, flags, pixels = (spaces.Box(0, high, (2,), np.uint8) for high in (64, 1, 255))
-    assert [are_bytes(space) for space in (counts, flags, pixels)] == [False, False, True]
+    assert [is_byte_space(space) for space in (counts, flags, pixels)] == [False, False, True]
     assert [Mlp([8], "tanh").build(space, spaces.Discrete(2)).uint8 for space in (counts, pixels)] == [False, True]
     scaled, scale = scale_bytes(spaces.Dict({"c": counts, "p": pixels}))
     flat: Any = spaces.flatten(scaled, scale({"c": np.array([3, 64], np.uint8), "p": np.array([51, 255], np.uint8)}))

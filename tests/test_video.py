@@ -15,37 +15,37 @@ from numpy.testing import assert_array_equal
 from ppo_bench.runners.checkpoint import load
 from ppo_bench.runs.trackers import tracking
 from ppo_bench.runs.video import video_recorder
-from tests.films import frames_of
 from tests.processes import children, command_line, started, wait_until
 from tests.training import rows, run_folder, timeless, trained
+from tests.videos import frames_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("clone")]
 
 EVERY = 30
 RUN = ["env=cartpole", "backend=gymnasium", "device=cpu", "total_timesteps=8192", "checkpoint.every_iterations=4"]
-FILMED = [*RUN, f"video.every_episodes={EVERY}"]
+WITH_VIDEOS = [*RUN, f"video.every_episodes={EVERY}"]
 
 
 @pytest.fixture(scope="module")
-def filmed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run with films; not to be changed."""
-    return trained(tmp_path_factory.mktemp("filmed"), *FILMED)
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run with videos; not to be changed."""
+    return trained(tmp_path_factory.mktemp("recorded"), *WITH_VIDEOS)
 
 
 def files(folder: Path) -> list[Path]:
-    """Each film's JSON file and mp4 file, in the order of the checkpoints."""
+    """Each video's JSON file and mp4 file, in the order of the checkpoints."""
     return sorted((folder / "evaluations").iterdir())
 
 
 # --- Beside a training ------------------------------------------------------------------------------------------------
 
 
-def test_films_change_nothing_of_the_run(filmed: Path, tmp_path: Path) -> None:
+def test_videos_change_nothing_of_the_run(recorded: Path, tmp_path: Path) -> None:
     plain = trained(tmp_path, *RUN)
-    assert filmed.relative_to(filmed.parents[2]) == plain.relative_to(tmp_path)
-    assert timeless(filmed) == timeless(plain)
-    assert (filmed / "episodes.jsonl").read_bytes() == (plain / "episodes.jsonl").read_bytes()
-    newest = [load(folder / "checkpoints/iteration_00000016") for folder in (filmed, plain)]
+    assert recorded.relative_to(recorded.parents[2]) == plain.relative_to(tmp_path)
+    assert timeless(recorded) == timeless(plain)
+    assert (recorded / "episodes.jsonl").read_bytes() == (plain / "episodes.jsonl").read_bytes()
+    newest = [load(folder / "checkpoints/iteration_00000016") for folder in (recorded, plain)]
     assert newest[0].loop | {"wall_seconds": 0, "metrics_mark": 0} == newest[1].loop | {
         "wall_seconds": 0,
         "metrics_mark": 0,
@@ -54,20 +54,20 @@ def test_films_change_nothing_of_the_run(filmed: Path, tmp_path: Path) -> None:
         assert_array_equal(array, newest[1].arrays[name], name)
 
 
-def test_a_film_is_made_at_the_first_checkpoint_after_so_many_episodes(filmed: Path) -> None:
-    episodes = np.cumsum([row["episodes"] for row in rows(filmed)])
+def test_a_video_is_made_at_the_first_checkpoint_after_so_many_episodes(recorded: Path) -> None:
+    episodes = np.cumsum([row["episodes"] for row in rows(recorded)])
     expected, last = [], 0
     for iteration in (4, 8, 12, 16):
         if episodes[iteration - 1] - last >= EVERY:
             last = episodes[iteration - 1]
             expected += [f"iteration_{iteration:08d}"] * 2
     assert len(expected) >= 4
-    assert [path.name.partition("-")[0] for path in files(filmed)] == expected
-    assert {path.suffix for path in files(filmed)} == {".json", ".mp4"}
+    assert [path.name.partition("-")[0] for path in files(recorded)] == expected
+    assert {path.suffix for path in files(recorded)} == {".json", ".mp4"}
 
 
-def test_a_film_shows_one_episode_from_start_to_end(filmed: Path) -> None:
-    for path in (filmed / "evaluations").glob("*.mp4"):
+def test_a_video_shows_one_episode_from_start_to_end(recorded: Path) -> None:
+    for path in (recorded / "evaluations").glob("*.mp4"):
         about = json.loads(path.with_suffix(".json").read_text())
         assert about["global_step"] == 512 * about["iteration"]
         assert not about["greedy"]
@@ -78,7 +78,7 @@ def test_a_film_shows_one_episode_from_start_to_end(filmed: Path) -> None:
         assert np.abs(frames[-1].astype(int) - frames[0]).max() > 100  # the pole has fallen
 
 
-def test_the_seconds_of_a_film_are_taken_from_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_seconds_of_a_video_are_taken_from_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if each took a thousand, of which the clock knows nothing."""
     monkeypatch.setattr(video_recorder.VideoRecorder, "record", lambda *arguments: 1000.0)
     folder = trained(tmp_path, *RUN)
@@ -88,21 +88,21 @@ def test_the_seconds_of_a_film_are_taken_from_the_run(tmp_path: Path, monkeypatc
     assert result["steady_sps"] == statistics.median(row["sps"] for row in rows(folder)) > 0
 
 
-def test_trackers_are_given_the_films_with_their_steps(filmed: Path) -> None:
-    found = list(tracking.recorded_videos(filmed))
-    assert [path for path, _ in found] == [path for path in files(filmed) if path.suffix == ".mp4"]
+def test_trackers_are_given_the_videos_with_their_steps(recorded: Path) -> None:
+    found = list(tracking.recorded_videos(recorded))
+    assert [path for path, _ in found] == [path for path in files(recorded) if path.suffix == ".mp4"]
     assert [step for _, step in found] == [
         json.loads(path.with_suffix(".json").read_text())["global_step"] for path, _ in found
     ]
 
 
-def test_a_resumed_run_films_what_comes_after_its_checkpoint(filmed: Path, tmp_path: Path) -> None:
-    folder = run_folder(*FILMED, f"outputs={tmp_path}")
-    shutil.copytree(filmed, folder, symlinks=True)
+def test_a_resumed_run_records_what_comes_after_its_checkpoint(recorded: Path, tmp_path: Path) -> None:
+    folder = run_folder(*WITH_VIDEOS, f"outputs={tmp_path}")
+    shutil.copytree(recorded, folder, symlinks=True)
     before = {path: path.stat().st_mtime_ns for path in files(folder)}
     (folder / "result.json").unlink()
     shutil.rmtree(folder / "checkpoints/iteration_00000016")
-    assert trained(tmp_path, *FILMED) == folder
+    assert trained(tmp_path, *WITH_VIDEOS) == folder
     assert (folder / "result.json").exists()
     after = {path: path.stat().st_mtime_ns for path in files(folder)}
     assert list(after) == list(before)
@@ -113,47 +113,47 @@ def test_a_resumed_run_films_what_comes_after_its_checkpoint(filmed: Path, tmp_p
 
 
 def troubled(trouble: str) -> list[str]:
-    wrapper = "{_target_:tests.films.Troubled,trouble:" + trouble + "}"
+    wrapper = "{_target_:tests.videos.Troubled,trouble:" + trouble + "}"
     return ["env=cartpole", "backend=gymnasium", "device=cpu", "total_timesteps=2048", f"env.wrappers=[{wrapper}]"]
 
 
 @pytest.mark.parametrize(
     ("trouble", "why"), [("raise", "RuntimeError: out of paint"), ("kill", "killed by SIGKILL"), ("hang", "given up")]
 )
-def test_a_film_that_fails_costs_a_warning_and_is_the_last(
+def test_a_video_that_fails_costs_a_warning_and_is_the_last(
     trouble: str, why: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if trouble == "hang":
         monkeypatch.setattr(video_recorder, "LONGEST_SECONDS", 6.0)
     often = [*troubled(trouble), "total_timesteps=4096", "checkpoint.every_iterations=4", "video.every_episodes=1"]
     folder = trained(tmp_path, *often)
-    (warning,) = [line for line in capfd.readouterr().err.splitlines() if "warning: no film after " in line]
+    (warning,) = [line for line in capfd.readouterr().err.splitlines() if "warning: no video after " in line]
     assert why in warning
     assert (folder / "result.json").exists()
     assert not list(folder.glob("evaluations/*.mp4"))
 
 
 def test_a_folder_that_cannot_be_made_costs_a_warning(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    folder = run_folder(*FILMED, f"outputs={tmp_path}")
+    folder = run_folder(*WITH_VIDEOS, f"outputs={tmp_path}")
     folder.mkdir(parents=True)
     (folder / "evaluations").write_text("mine")
-    trained(tmp_path, *FILMED)
-    assert "warning: no film after " in capfd.readouterr().err
+    trained(tmp_path, *WITH_VIDEOS)
+    assert "warning: no video after " in capfd.readouterr().err
     assert (folder / "evaluations").read_text() == "mine"
 
 
-def test_a_film_ends_where_its_training_is_stopped(tmp_path: Path) -> None:
+def test_a_video_ends_where_its_training_is_stopped(tmp_path: Path) -> None:
     often = [*troubled("hang"), "checkpoint.every_iterations=2", "video.every_episodes=1", f"outputs={tmp_path}"]
     with started(*often) as run:
-        wait_until(run, lambda: films_being_made(run.pid))
-        made = films_being_made(run.pid)
+        wait_until(run, lambda: videos_being_made(run.pid))
+        made = videos_being_made(run.pid)
         run.send_signal(signal.SIGTERM)
         assert run.wait() == 130
     assert not any(is_alive(process) for process in made)
     assert not list(tmp_path.rglob("iteration_*.mp4"))
 
 
-def films_being_made(training: int) -> list[int]:
+def videos_being_made(training: int) -> list[int]:
     return [child for child in children(training) if "ppo_bench.evaluate" in command_line(child)]
 
 

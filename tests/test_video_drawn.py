@@ -15,10 +15,10 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import VectorEnv
 from ppo_bench.envs.gymnasium import GymnasiumEnv
 from ppo_bench.envs.random_play import random_actions
-from ppo_bench.runs.video.record_video import RecordedEnv, mp4
+from ppo_bench.runs.video.record_video import RecordedEnv, open_mp4
 from ppo_bench.runs.video.scene import COLOURS, Scene, draw_off_screen, open_scene
-from tests.films import frames_of
 from tests.training import ENVIRONMENT, ROOT
+from tests.videos import frames_of
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +28,7 @@ def drawn(overrides: str, path: Path, steps: int = 12) -> tuple[list[np.ndarray]
     draw_off_screen()
     scene = open_scene(load_config([*overrides.split(), "device=cpu"]))
     rng = np.random.default_rng(0)
-    with mp4(path, scene.fps) as add:
+    with open_mp4(path, scene.fps) as add:
         env: VectorEnv = RecordedEnv(scene, add)
         seen = [np.array(env.reset([3]).obs)]
         for _ in range(steps):
@@ -52,7 +52,7 @@ def test_the_camera_follows_a_robot_that_runs_away() -> None:
     ("overrides", "size", "fps"),
     [
         ("env=cartpole backend=envpool", (400, 600), 50),
-        ("env=cartpole backend=gymnasium env.kwargs={render_mode:human}", (400, 600), 50),  # drawn to be filmed
+        ("env=cartpole backend=gymnasium env.kwargs={render_mode:human}", (400, 600), 50),  # drawn to be recorded
         ("env=acrobot backend=device framework=jax_xla", (500, 500), 15),
         ("env=pendulum backend=envpool_xla framework=jax_xla", (500, 500), 30),
         ("env=breakout backend=envpool", (210, 160), 15),
@@ -64,7 +64,7 @@ def test_the_camera_follows_a_robot_that_runs_away() -> None:
 def test_environments_are_drawn_by_gymnasium_or_else_by_envpool(
     overrides: str, size: tuple[int, int], fps: int, tmp_path: Path
 ) -> None:
-    _, frames, scene = drawn(overrides, tmp_path / "film.mp4")
+    _, frames, scene = drawn(overrides, tmp_path / "video.mp4")
     assert frames.shape == (13, *size, 3)
     assert scene.fps == fps
     assert frames[0].std() > 5
@@ -72,7 +72,7 @@ def test_environments_are_drawn_by_gymnasium_or_else_by_envpool(
 
 
 def test_dm_control_is_drawn(tmp_path: Path) -> None:
-    """In a process of its own, as films are: dm_control decides how to draw as it is imported."""
+    """In a process of its own, as videos are: dm_control decides how to draw as it is imported."""
     code = """
 import sys
 from pathlib import Path
@@ -80,13 +80,13 @@ from tests.test_video_drawn import drawn
 _, frames, scene = drawn("env=dmc_cheetah_run backend=envpool", Path(sys.argv[1]))
 print(frames.shape, scene.fps, frames[0].std() > 5, (frames[-1] != frames[0]).any())
 """
-    command = [sys.executable, "-c", code, str(tmp_path / "film.mp4")]
+    command = [sys.executable, "-c", code, str(tmp_path / "video.mp4")]
     run = subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert run.stdout == "(13, 240, 320, 3) 100 True True\n", run.stderr  # its step is 0.01 s
 
 
 def test_procgen_shows_what_the_policy_sees(tmp_path: Path) -> None:
-    seen, frames, _ = drawn("env=starpilot", tmp_path / "film.mp4")
+    seen, frames, _ = drawn("env=starpilot", tmp_path / "video.mp4")
     assert frames.shape == (13, 256, 256, 3)
     for obs, frame in zip(seen, frames, strict=True):
         enlarged = obs[0].transpose(1, 2, 0).repeat(4, axis=0).repeat(4, axis=1)
@@ -95,7 +95,7 @@ def test_procgen_shows_what_the_policy_sees(tmp_path: Path) -> None:
 
 def test_minatar_shows_its_objects_in_their_colours(tmp_path: Path) -> None:
     """Three rows of bricks (the fourth kind of object) from the second row on, the paddle (the first) in the last."""
-    _, frames, _ = drawn("env=minatar_breakout", tmp_path / "film.mp4")
+    _, frames, _ = drawn("env=minatar_breakout", tmp_path / "video.mp4")
     assert frames.shape == (13, 250, 250, 3)
     middles = frames[0, 12::25, 12::25].astype(int)
     expected = np.zeros((10, 10, 3), int)
@@ -107,6 +107,6 @@ def test_minatar_shows_its_objects_in_their_colours(tmp_path: Path) -> None:
 
 
 def test_frames_are_enlarged_by_whole_factors_and_cut_to_even_sides(tmp_path: Path) -> None:
-    with mp4(tmp_path / "film.mp4", 15) as add:
+    with open_mp4(tmp_path / "video.mp4", 15) as add:
         add(np.full((301, 401, 3), 200, np.uint8))
-    assert frames_of(tmp_path / "film.mp4").shape == (1, 300, 400, 3)
+    assert frames_of(tmp_path / "video.mp4").shape == (1, 300, 400, 3)

@@ -77,24 +77,26 @@ def iteration(spec: TrainingSpec, device: torch.device) -> None:
     env: Any = spec.env
     policy_input = env.policy_input() if isinstance(env, MaskedScenes) else PolicyInput(env.reset([0]).obs)
     rows = spec.ppo.num_envs
-    policy_input = policy_input._replace(obs=spec.network.arrange(policy_input.obs), episode_start=np.ones(rows, bool))
-    state = learner.begin(learner.load(arrays_of(spec)), 1, 1)
+    policy_input = policy_input._replace(
+        obs=spec.network.to_input_layout(policy_input.obs), episode_start=np.ones(rows, bool)
+    )
+    state = learner.begin_rollout(learner.load(arrays_of(spec)), 1, 1)
     with learner.acting_context():
         for t in range(spec.ppo.num_steps + 1):
             state, actions = learner.act(state, t, policy_input)
             assert len(actions) == rows
     shape = (spec.ppo.num_steps, rows)
-    flags = {name: np.zeros(shape, np.float32) for name in (*learner._update_functions.flags,)}
+    flags = {name: np.zeros(shape, np.float32) for name in (*learner._update_functions.learning_arrays,)}
     if spec.algorithm.num_warmup_rollouts:
         state = learner.warmup(state, flags)
     if device.type == "cuda":
-        inputs = learner._scalar(1), learner._scalar(1), learner._first_row
-        statistics = (state.statistics[name] for name in learner._update_functions.statistics)
+        inputs = learner._int_tensor(1), learner._int_tensor(1), learner._first_row
+        statistics = (state.statistics[name] for name in learner._update_functions.statistic_names)
         fixed = state.arrays, state.rollout_buffer
-        targets(learner._update_functions, fixed, *learner._on_device(flags), *inputs, *statistics)
+        targets(learner._update_functions, fixed, *learner._flags_to_device(flags), *inputs, *statistics)
     else:
         state, _ = learner.update(state, flags, 1, 1, 1e-3)
-    learner.export(learner.restart(state))
+    learner.export(learner.reset_env_statistics(state))
     for tensor in (state.flat_params, state.adam.mean, *state.rollout_buffer.values(), *state.statistics.values()):
         assert tensor.device.type == device.type
 
@@ -135,7 +137,9 @@ def test_a_tensor_made_on_the_host_while_acting_is_refused(gpu: torch.device, mo
     """The check can fail: logits times a vector that lies on the host."""
     masked = network.mask_logits
     monkeypatch.setattr(
-        network, "mask_logits", lambda xp, head, action_mask: (masked(xp, head, action_mask)[0] * torch.ones(3),)
+        network,
+        "mask_logits",
+        lambda xp, policy_outputs, action_mask: (masked(xp, policy_outputs, action_mask)[0] * torch.ones(3),),
     )
     with pytest.raises(RuntimeError, match=r"cuda.*cpu|cpu.*cuda"):
         iteration(problem_of("mlp, choices"), gpu)

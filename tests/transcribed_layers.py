@@ -31,7 +31,7 @@ class Policy(nn.Module):
     """An actor and a critic behind shared layers; the deviations of vectors of floats are parameters of their own."""
 
     log_std: Tensor | None
-    sequences = False
+    learns_from_sequences = False
     """Whether it learns from whole environments, through its memory."""
 
     def __init__(self, trunk: nn.Module, actor: nn.Module, critic: nn.Module, actions: spaces.Space) -> None:

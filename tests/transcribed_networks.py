@@ -78,13 +78,13 @@ class Averaging(Policy):
 class AveragingSequences(Averaging):
     """The same, which learns through its memory."""
 
-    sequences = True
+    learns_from_sequences = True
 
 
 class Remembering(Policy):
     """An actor and a critic that see the hidden state of PyTorch's own cell, `units` wide, behind `trunk`."""
 
-    sequences = True
+    learns_from_sequences = True
 
     def __init__(self, trunk: nn.Module, cell: nn.LSTMCell | nn.GRUCell, actions: spaces.Space) -> None:
         units = cell.hidden_size

@@ -60,7 +60,7 @@ class Curious(Policy):
             policy.critic[-1] = both
         self.policy, self.predictor = policy.double(), predictor_for(space).double()
         self.target = target_for(space).double().requires_grad_(False)
-        self.sequences, self.log_std = policy.sequences, policy.log_std
+        self.learns_from_sequences, self.log_std = policy.learns_from_sequences, policy.log_std
 
     def forward(self, obs: Tensor, memory: Tensor, episode_start: Tensor) -> Any:
         return self.policy(obs, memory, episode_start)
@@ -154,7 +154,7 @@ class Rnd(Ppo):
 
     def descend(self, batch: Any, rows: Tensor) -> float:
         hp, every = self.hp, rows
-        if self.policy.sequences:
+        if self.policy.learns_from_sequences:
             every = (torch.arange(hp.num_steps)[:, None] * self.scenes.num_envs + rows[None]).flatten()
         outputs, values, old = self.fresh(batch, rows)
         learnt = batch.value_mask.flatten()[every]

@@ -112,7 +112,7 @@ class Ppo:
         if self.hp.anneal_lr:
             left = 1.0 - (self.iteration - 1) / self.num_iterations
             self.adam.param_groups[0]["lr"] = self.hp.learning_rate * left
-        samples = self.scenes.num_envs * (1 if self.policy.sequences else self.hp.num_steps)
+        samples = self.scenes.num_envs * (1 if self.policy.learns_from_sequences else self.hp.num_steps)
         key = np.array([self.seed], np.int32), np.array([self.iteration], np.int32)
         places = np.arange(self.hp.update_epochs, dtype=np.int32), np.arange(samples, dtype=np.int32)
         for self.epoch, permutation in enumerate(noise.permutations(np, *key, *places)):
@@ -237,7 +237,7 @@ class Ppo:
 
     def fresh(self, batch: Batch, rows: Tensor) -> tuple[Tensor, Tensor, Batch]:
         """The policy's outputs and values on a minibatch, and what the rollout has of it."""
-        if not self.policy.sequences:
+        if not self.policy.learns_from_sequences:
             rows = rows[batch.value_mask.flatten()[rows]]
             flat = Batch(*(x.flatten(0, 1)[rows] for x in batch))
             return *self.policy(flat.obs, flat.memory, flat.episode_start)[:2], flat

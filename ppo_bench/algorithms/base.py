@@ -166,7 +166,7 @@ class Algorithm(Protocol):
         """Trained parameters in addition to those of `network`. Raises `ConfigError` if the algorithm cannot take the
         observations of `network`."""
 
-    def frozen(self, network: NetworkSpec) -> tuple[Parameter, ...]:
+    def frozen_parameters(self, network: NetworkSpec) -> tuple[Parameter, ...]:
         """Arrays that are initialised like parameters and never change."""
 
     def statistics(self, network: NetworkSpec, hp: Hyperparameters) -> tuple[Statistic, ...]:
@@ -193,7 +193,7 @@ class Algorithm(Protocol):
 
         `arrays` holds the trained and the frozen arrays. `rollout` holds:
 
-        - `obs`, `actions`, `values` and `heads` (the policy's logits or mean), `[T + 1, N, ...]`;
+        - `obs`, `actions`, `values` and `logits_or_mean` (of the policy), `[T + 1, N, ...]`;
           the last row belongs to the observation after the last step,
         - `rewards`, `terminated`, `truncated`, `[T, N]`,
         - `value_mask [T, N]`, the critic's mask: 0 where the step only reset its environment,

@@ -46,8 +46,8 @@ class Ppo:
         """See `Algorithm.parameters`."""
         return ()
 
-    def frozen(self, network: NetworkSpec) -> tuple[Parameter, ...]:
-        """See `Algorithm.frozen`."""
+    def frozen_parameters(self, network: NetworkSpec) -> tuple[Parameter, ...]:
+        """See `Algorithm.frozen_parameters`."""
         return ()
 
     def statistics(self, network: NetworkSpec, hp: Hyperparameters) -> tuple[Statistic, ...]:
@@ -79,7 +79,7 @@ class Ppo:
         value_mask, policy_mask = rollout["value_mask"], rollout["policy_mask"]
         if not hp.mask_resets:  # reset steps become ordinary transitions; ignored actions of other steps stay masked
             value_mask, policy_mask = xp.ones_like(value_mask), 1.0 - (value_mask - policy_mask)
-        policy_outputs = network.policy_outputs(arrays, rollout["heads"][:-1])
+        policy_outputs = network.policy_outputs(arrays, rollout["logits_or_mean"][:-1])
         batch = {
             "log_probs": network.distribution.log_prob(xp, policy_outputs, rollout["actions"][:-1]),
             "values": values,

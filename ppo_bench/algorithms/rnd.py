@@ -101,8 +101,8 @@ class Rnd(Ppo):
         """See `Algorithm.parameters`."""
         return self.rnd_networks(network).parameters(PREDICTOR)
 
-    def frozen(self, network: NetworkSpec) -> tuple[Parameter, ...]:
-        """See `Algorithm.frozen`."""
+    def frozen_parameters(self, network: NetworkSpec) -> tuple[Parameter, ...]:
+        """See `Algorithm.frozen_parameters`."""
         return self.rnd_networks(network).parameters(TARGET)
 
     def statistics(self, network: NetworkSpec, hp: Hyperparameters) -> tuple[Statistic, ...]:
@@ -122,9 +122,9 @@ class Rnd(Ppo):
 
     def warmup(self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, statistics: Tree, rollout: Tree) -> Tree:
         """See `Algorithm.warmup`: it updates the moments of the inputs."""
-        inputs, value_mask = self._inputs(ops, network, rollout), rollout["value_mask"]
+        inputs, value_mask = self._predictor_inputs(ops, network, rollout), rollout["value_mask"]
         counted = value_mask if hp.mask_resets else ops.xp.ones_like(value_mask)
-        return {**statistics, **stats_arrays(self._updated_input_stats(ops, statistics, inputs, counted), "inputs")}
+        return {**statistics, **stats_arrays(self._update_input_stats(ops, statistics, inputs, counted), "inputs")}
 
     def targets(
         self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, arrays: Tree, statistics: Tree, rollout: Tree
@@ -134,8 +134,8 @@ class Rnd(Ppo):
         extrinsic, intrinsic = rollout["values"][..., 0], rollout["values"][..., 1]
         own = super().targets(ops, network, hp, arrays, statistics, {**rollout, "values": extrinsic})
         value_mask = own.masks["value"]  # 1 everywhere with mask_resets=false: reset steps are ordinary transitions
-        inputs = self._inputs(ops, network, rollout)
-        input_stats = self._updated_input_stats(ops, statistics, inputs, value_mask)
+        inputs = self._predictor_inputs(ops, network, rollout)
+        input_stats = self._update_input_stats(ops, statistics, inputs, value_mask)
         novelty = self._novelty(ops, network, arrays, input_stats, inputs, value_mask)
 
         returns, sums = discounted_sums(
@@ -158,7 +158,7 @@ class Rnd(Ppo):
         }
         uniforms = _uniforms(xp, rollout, hp.update_epochs)
         masks = {**own.masks, "predictor": value_mask[..., None] * (uniforms < self.update_proportion)}
-        seen = (
+        input_statistics = (
             {"seen": _nonzero_components(ops, statistics["seen"], inputs, value_mask)} if "seen" in statistics else {}
         )
         weights = ppo.normalize_masks(xp, value_mask.reshape(-1), ops.all_reduce_sum).reshape(value_mask.shape)
@@ -166,16 +166,18 @@ class Rnd(Ppo):
             **own.metrics,
             "intrinsic_reward": ops.all_reduce_sum(xp.sum(rewards * weights)),
             "intrinsic_return": ops.all_reduce_sum(xp.sum(sums * weights)),
-            "seen_fraction": xp.mean(seen["seen"]) if seen else xp.full_like(sums[0, 0], float("nan")),
+            "seen_fraction": xp.mean(input_statistics["seen"])
+            if input_statistics
+            else xp.full_like(sums[0, 0], float("nan")),
         }
         after = stats_arrays(input_stats, "inputs") | stats_arrays(return_stats, "returns")
-        return Targets(batch, masks, {**statistics, **after, "intrinsic_returns": returns, **seen}, metrics)
+        return Targets(batch, masks, {**statistics, **after, "intrinsic_returns": returns, **input_statistics}, metrics)
 
-    def _inputs(self, ops: Ops, network: NetworkSpec, rollout: Tree) -> Array:
+    def _predictor_inputs(self, ops: Ops, network: NetworkSpec, rollout: Tree) -> Array:
         """The observation after each step, `[T, N, ...]`, in the layout of predictor and target, not yet normalised."""
         return ops.to_param_dtype(self.rnd_networks(network).inputs_from(rollout["obs"][1:]))
 
-    def _updated_input_stats(self, ops: Ops, statistics: Tree, inputs: Array, value_mask: Array) -> RunningStats:
+    def _update_input_stats(self, ops: Ops, statistics: Tree, inputs: Array, value_mask: Array) -> RunningStats:
         """The moments of inputs, updated by `inputs [T, N, ...]` where `value_mask [T, N]` is 1."""
         rows = inputs.reshape((-1, *inputs.shape[2:]))
         return update_stats_centered(
@@ -258,10 +260,10 @@ def non_episodic_gae(
     return advantages, advantages + current
 
 
-def _nonzero_components(ops: Ops, seen: Array, inputs: Array, value_mask: Array) -> Array:
+def _nonzero_components(ops: Ops, nonzero: Array, inputs: Array, value_mask: Array) -> Array:
     """Flags `[D]`, floats: 1 for each component of the inputs that was ever nonzero, else 0."""
     present = ops.xp.where(inputs != 0, value_mask[..., None], 0.0 * value_mask[..., None])
-    return ops.xp.clip(seen + ops.all_reduce_sum(ops.xp.sum(present, (0, 1))), 0.0, 1.0)
+    return ops.xp.clip(nonzero + ops.all_reduce_sum(ops.xp.sum(present, (0, 1))), 0.0, 1.0)
 
 
 def _uniforms(xp: Any, rollout: Tree, epochs: int) -> Array:

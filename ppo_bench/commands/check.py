@@ -29,7 +29,7 @@ from ppo_bench.envs.check import Finding, check_contract
 from ppo_bench.envs.distribution import compare_distributions
 from ppo_bench.envs.envpool import EnvPoolBackend, EnvPoolEnv
 from ppo_bench.envs.observation_selection import make_env
-from ppo_bench.envs.time_limits import confusion, evidence
+from ppo_bench.envs.time_limits import describe_confusion, measure_confusion
 
 NUM_ENVS_OF_DISTRIBUTION = 50
 
@@ -105,8 +105,8 @@ def _may_confuse(config: Config) -> bool:
 def _failures_at_limits(config: Config) -> Finding:
     """A finding on terminations that EnvPool reports as truncations. It is never a failure of the check."""
     backend, own_limit = EnvPoolBackend("envpool", 0), EnvPoolEnv(config.task, 1).time_limit
-    found = confusion(backend.make, config.task)
-    return Finding("a failure at a time limit is taken for the limit", True, evidence(found, own_limit))
+    found = measure_confusion(backend.make, config.task)
+    return Finding("a failure at a time limit is taken for the limit", True, describe_confusion(found, own_limit))
 
 
 def _reference(config: Config, overrides: list[str]) -> Config:

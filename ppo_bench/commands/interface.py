@@ -99,7 +99,7 @@ class Trained:
         self.reset()
 
     def reset(self) -> None:
-        """Reset the network's memory and the noise; the next observations are the first of their episodes."""
+        """Reset the network's carry and the noise; the next observations are the first of their episodes."""
         self._step = 0
         self._carry: Tree | None = None
 
@@ -115,7 +115,7 @@ class Trained:
         """The environments' actions for their observations `[N, ...]`, and the policy's values and distribution.
 
         Observations of several parts are dictionaries or tuples of arrays `[N, ...]`, or the vectors that the network
-        takes. For networks with memory, `episode_start [N]` marks the first observations of episodes; None means that
+        takes. For networks with a carry, `episode_start [N]` marks the first observations of episodes; None means that
         no episode has started since `reset`. `action_mask [N, A]` marks the legal choices. Raises `ConfigError` if
         `obs` has another shape.
         """

@@ -77,7 +77,7 @@ def exit_code(main: Callable[[list[str]], int], arguments: list[str]) -> int:
             sys.stdout.flush()
         return code
     except Exception as error:
-        if isinstance(error, BrokenPipeError) and _nobody_reads():
+        if isinstance(error, BrokenPipeError) and _is_stdout_closed():
             return 1
         if not is_user_error(error):
             raise
@@ -85,7 +85,7 @@ def exit_code(main: Callable[[list[str]], int], arguments: list[str]) -> int:
         said: object = error
         if isinstance(error, OSError) and error.filename:  # such as a full disk
             said = f"{error.strerror or error}: {error.filename}"
-        elif _out_of_memory(error):
+        elif _is_out_of_memory(error):
             what = (str(error).strip() or type(error).__name__).splitlines()[0]
             less = "fewer ppo.num_envs or ppo.num_steps or a smaller network need less"
             said = f"out of memory ({what}): {less}; what was saved is kept"
@@ -100,10 +100,10 @@ def exit_code(main: Callable[[list[str]], int], arguments: list[str]) -> int:
 
 def is_user_error(error: Exception) -> bool:
     """Whether `exit_code` prints the error as one line, because its message says what to change."""
-    return isinstance(error, (*EXIT_CODES, OSError)) or _out_of_memory(error)
+    return isinstance(error, (*EXIT_CODES, OSError)) or _is_out_of_memory(error)
 
 
-def _as_file_names(error: UnicodeError) -> tuple[bytes | str, int]:
+def _encode_as_file_name(error: UnicodeError) -> tuple[bytes | str, int]:
     """What stdout's encoding lacks, as the bytes of a file's name, so that a printed path can be used; else escaped."""
     assert isinstance(error, UnicodeEncodeError)
     try:
@@ -113,10 +113,10 @@ def _as_file_names(error: UnicodeError) -> tuple[bytes | str, int]:
 
 
 _AS_FILE_NAMES = "ppo_bench.as_file_names"
-codecs.register_error(_AS_FILE_NAMES, _as_file_names)
+codecs.register_error(_AS_FILE_NAMES, _encode_as_file_name)
 
 
-def _nobody_reads() -> bool:
+def _is_stdout_closed() -> bool:
     """Whether the reader of stdout, such as head, has closed the pipe; if so, further output is discarded."""
     poll = select.poll()
     poll.register(sys.stdout, 0)
@@ -126,7 +126,7 @@ def _nobody_reads() -> bool:
     return closed
 
 
-def _out_of_memory(error: Exception) -> bool:
+def _is_out_of_memory(error: Exception) -> bool:
     """Whether `error` is an out-of-memory error of Python, of PyTorch on a CPU or a GPU, or of JAX."""
     said = ("can't allocate memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "RESOURCE_EXHAUSTED")
     return (

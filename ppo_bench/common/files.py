@@ -94,7 +94,7 @@ def name_in_errors(path: Path) -> Iterator[None]:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
-def read_json(path: Path, remedy: str = "rerun=true starts the run afresh beside it") -> dict[str, Any]:
+def read_json(path: Path, remedy: str = "rerun=true trains again in a new folder") -> dict[str, Any]:
     """The content of a file that `write_json` wrote. Raises `ConfigError` with the `remedy` if it is damaged."""
     try:
         value = json.loads(path.read_text())

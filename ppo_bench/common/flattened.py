@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
 from gymnasium import spaces
 
 
@@ -59,6 +60,14 @@ def leaf_spaces_by_name(space: Any, name: str = "") -> dict[str, Any]:
 def is_text(space: Any) -> bool:
     """Whether the observations of `space` are strings, as those of `Text` and of MiniGrid's missions are."""
     return space.dtype is not None and space.dtype.kind == "U"
+
+
+def is_byte_space(space: Any) -> bool:
+    """Whether the observations of a gymnasium space are bytes up to 255, which networks divide by 255.
+
+    Bytes with lower bounds, such as the counts of an inventory, are numbers like others.
+    """
+    return space.dtype == np.uint8 and bool(np.max(space.high, initial=0) == 255)
 
 
 def can_flatten(space: Any) -> bool:

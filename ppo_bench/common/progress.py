@@ -45,7 +45,7 @@ class ProgressDisplay:
                 TextColumn("{task.fields[status]}"),
             )
             self._live = Progress(*columns, console=console, refresh_per_second=4)
-            self._task = self._live.add_task(_cut(name), total=total_steps, status="")
+            self._task = self._live.add_task(_shorten(name), total=total_steps, status="")
 
     def __enter__(self) -> ProgressDisplay:
         if self._live:
@@ -70,21 +70,21 @@ class ProgressDisplay:
         if time.monotonic() - self._last_shown < interval and global_step < self._total_steps:
             return
         self._last_shown, recent = time.monotonic(), mean_return()
-        shown = f"return {'-' if recent is None else f'{recent:.2f}'}  {sps:,.0f} SPS"
+        text = f"return {'-' if recent is None else f'{recent:.2f}'}  {sps:,.0f} SPS"
         if self._updates >= FIRST_ESTIMATE or global_step >= self._total_steps:
-            shown += f"  {duration((self._total_steps - global_step) * self._runs / sps)} left"
+            text += f"  {duration((self._total_steps - global_step) * self._runs / sps)} left"
         if self._live:
-            steps = f"{_rounded(global_step)} of {_rounded(self._total_steps)}"
-            self._live.update(self._task, completed=global_step, status=f"{steps}  {shown}")
+            steps = f"{_abbreviate(global_step)} of {_abbreviate(self._total_steps)}"
+            self._live.update(self._task, completed=global_step, status=f"{steps}  {text}")
         else:
-            print_status(f"{self._title}  step {global_step:,} of {self._total_steps:,}  {shown}")
+            print_status(f"{self._title}  step {global_step:,} of {self._total_steps:,}  {text}")
 
 
-def _cut(name: str) -> str:
+def _shorten(name: str) -> str:
     return name if len(name) <= MAX_NAME_LENGTH else f"{name[: MAX_NAME_LENGTH - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
-def _rounded(steps: int) -> str:
+def _abbreviate(steps: int) -> str:
     """A number of steps in at most five characters: `980`, `86k`, `12.3M`."""
     for unit, sign in ((1_000_000, "M"), (1_000, "k")):
         if steps >= unit:

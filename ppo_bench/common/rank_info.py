@@ -34,7 +34,7 @@ class RankInfo(NamedTuple):
     @property
     def address(self) -> str:
         """Host and port at which rank 0 listens. Raises `ConfigError` if the launcher has not told it."""
-        host, port = os.environ.get("MASTER_ADDR"), _number("MASTER_PORT", 0, MAX_PORT)
+        host, port = os.environ.get("MASTER_ADDR"), _read_int("MASTER_PORT", 0, MAX_PORT)
         if not (host and port):
             raise ConfigError("RANK and WORLD_SIZE are set, as by a launcher: set MASTER_ADDR and MASTER_PORT, too")
         return f"{host}:{port}"
@@ -44,9 +44,9 @@ def read_rank_info() -> RankInfo | None:
     """What the launcher has told this process; None if no launcher started it. Raises `ConfigError`."""
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         return None
-    rank, world_size = _number("RANK", 0), _number("WORLD_SIZE", 0)
-    local_size = _number("LOCAL_WORLD_SIZE", world_size)
-    local_rank = _number("LOCAL_RANK", rank % (local_size or 1))
+    rank, world_size = _read_int("RANK", 0), _read_int("WORLD_SIZE", 0)
+    local_size = _read_int("LOCAL_WORLD_SIZE", world_size)
+    local_rank = _read_int("LOCAL_RANK", rank % (local_size or 1))
     if rank >= world_size or not local_size or world_size % local_size or local_rank >= local_size:
         raise ConfigError(
             f"RANK={rank} WORLD_SIZE={world_size} LOCAL_RANK={local_rank} LOCAL_WORLD_SIZE={local_size}: expected a "
@@ -66,7 +66,7 @@ def set_rank_variables(rank: int, count: int, store: str) -> None:
     os.environ |= {name: str(value) for name, value in variables.items()}
 
 
-def _number(name: str, default: int, most: int = 2**31) -> int:
+def _read_int(name: str, default: int, most: int = 2**31) -> int:
     """The whole number in an environment variable; `default` if it is unset or empty. Raises `ConfigError`."""
     text = os.environ.get(name, "")
     if text and not (text.isdecimal() and int(text) <= most):

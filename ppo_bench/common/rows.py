@@ -31,20 +31,22 @@ NO_ROWS = FilePosition()
 
 def check_rows(path: Path, mark: FilePosition) -> None:
     """Raise `ConfigError` unless the file still begins with the content that `mark` describes."""
-    kept = _start_of(path, mark)
-    if hashlib.sha256(kept).hexdigest() != mark.sha256:
-        lacks = "lacks rows" if len(kept) < mark.length_bytes else "is damaged: it holds other rows than those"
-        raise ConfigError(f"{path} {lacks} that its checkpoint counts; rerun=true starts the run afresh beside it")
+    beginning = _read_until(path, mark)
+    if hashlib.sha256(beginning).hexdigest() != mark.sha256:
+        problem = (
+            "has fewer rows than" if len(beginning) < mark.length_bytes else "is damaged: its rows differ from what"
+        )
+        raise ConfigError(f"{path} {problem} its checkpoint recorded; rerun=true trains again in a new folder")
 
 
-def _start_of(path: Path, mark: FilePosition) -> bytes:
+def _read_until(path: Path, mark: FilePosition) -> bytes:
     try:
         with open(path, "rb") as file:
             return file.read(mark.length_bytes)
     except FileNotFoundError:
         return b""
     except IsADirectoryError as error:
-        raise ConfigError(f"{path} is a folder; rerun=true starts the run afresh beside it") from error
+        raise ConfigError(f"{path} is a folder; rerun=true trains again in a new folder") from error
 
 
 class Rows:
@@ -55,7 +57,7 @@ class Rows:
 
     def __init__(self, path: Path, mark: FilePosition) -> None:
         self._path = path
-        self._digest = hashlib.sha256(_start_of(path, mark))
+        self._digest = hashlib.sha256(_read_until(path, mark))
         path.touch()
         os.truncate(path, mark.length_bytes)
         self._waiting: list[bytes] = []

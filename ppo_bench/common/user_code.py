@@ -19,7 +19,7 @@ PACKAGES_IN = {"site-packages", "dist-packages"}
 def loaded_user_code() -> dict[str, str]:
     """Digests of the loaded modules that are the user's own, by name."""
     files = {name: Path(getattr(module, "__file__", None) or "") for name, module in list(sys.modules.items())}
-    return {name: _digest([file]) for name, file in sorted(_own(files).items())}
+    return {name: _digest([file]) for name, file in sorted(_select_user_files(files).items())}
 
 
 def configured_objects(config: Mapping[str, Any], env_id: str) -> list[str]:
@@ -38,12 +38,12 @@ def configured_user_code(names: Iterable[str]) -> str | None:
 
     Modules that these import from the same folder count as well. Nothing is executed.
     """
-    files = _own({name: file for name in names for name, file in _with_imports(name)})
+    files = _select_user_files({name: file for name in names for name, file in _find_imported_files(name)})
     return _digest(files[name] for name in sorted(files)) if files else None
 
 
 def _targets(node: Any) -> Iterator[str]:
-    """The values of `_target_` in a tree of mappings and lists, and those of `path` beside Hydra's own targets."""
+    """The values of `_target_` in a tree of mappings and lists, and those of `path` next to Hydra's own targets."""
     if isinstance(node, Mapping):
         target, path = node.get("_target_"), node.get("path")
         if isinstance(target, str):
@@ -56,10 +56,10 @@ def _targets(node: Any) -> Iterator[str]:
             yield from _targets(child)
 
 
-def _with_imports(name: str) -> Iterator[tuple[str, Path]]:
+def _find_imported_files(name: str) -> Iterator[tuple[str, Path]]:
     """Name and file of the module in the dotted `name`, and of what it imports, directly or not, from its folder."""
     module, file = _module_of(name)
-    if file is None or not _own({module: file}):
+    if file is None or not _select_user_files({module: file}):
         return
     folder = file.parents[module.count(".") + (file.name == "__init__.py")]
     found: dict[str, Path] = {}
@@ -110,7 +110,7 @@ def _imports(module: str, file: Path) -> Iterator[str]:
             yield from (".".join(parts[:length]) for length in range(1, len(parts) + 1))
 
 
-def _own(files: Mapping[str, Path]) -> dict[str, Path]:
+def _select_user_files(files: Mapping[str, Path]) -> dict[str, Path]:
     """Those of the `files` of modules that belong to no installed package, nor to this one."""
     here = Path(__file__).parent.parent
     candidates = {name: file.absolute() for name, file in files.items() if file.is_file()}

@@ -15,7 +15,7 @@ from ppo_bench.common.errors import ConfigError, RunError
 from ppo_bench.common.rank_info import set_rank_variables
 from ppo_bench.common.stopping import STOP_SIGNALS, defer_stop_signals
 
-SECONDS_TO_END = 5.0
+EXIT_TIMEOUT_SECONDS = 5.0
 
 WorkerFunction = Callable[..., Generator[Any, Any, None]]
 """The function of a worker: a generator that is sent messages and yields answers, or None where it has no answer."""
@@ -28,34 +28,34 @@ class Worker:
         spawn = multiprocessing.get_context("spawn")
         self._name = name
         self._connection, theirs = spawn.Pipe()
-        self._process = spawn.Process(target=_work, args=(theirs, serve, arguments))
+        self._process = spawn.Process(target=_run_worker, args=(theirs, serve, arguments))
         with defer_stop_signals():  # so that Ctrl-C does not interrupt its imports
             self._process.start()
         theirs.close()
 
-    def ask(self, message: Any) -> None:
-        """Send a message. If the process has ended, `answer` reports it."""
+    def send(self, message: Any) -> None:
+        """Send a message. If the process has ended, `receive` reports it."""
         with suppress(OSError):
             self._connection.send(message)
 
-    def answer(self) -> Any:
+    def receive(self) -> Any:
         """Wait for the next answer. Raises the worker's own `ConfigError` or `RunError`, and `RunError` if it has
         ended."""
         try:
             answer = self._connection.recv()
         except (EOFError, OSError) as error:
-            self._process.join(SECONDS_TO_END)
+            self._process.join(EXIT_TIMEOUT_SECONDS)
             code = self._process.exitcode or 0
-            why = f"was killed by {signal.Signals(-code).name}" if code < 0 else "ended; its own error stands above"
+            why = f"was killed by {signal.Signals(-code).name}" if code < 0 else "ended; its own error is above"
             raise RunError(f"the process of {self._name} {why}") from error
         if isinstance(answer, ConfigError | RunError):
             raise answer
         return answer
 
     def stop(self) -> None:
-        """End the process: it exits when its connection closes, or is killed after `SECONDS_TO_END`."""
+        """End the process: it exits when its connection closes, or is killed after `EXIT_TIMEOUT_SECONDS`."""
         self._connection.close()
-        self._process.join(SECONDS_TO_END)
+        self._process.join(EXIT_TIMEOUT_SECONDS)
         self._process.kill()
         self._process.join()
 
@@ -69,14 +69,14 @@ class RankWorkers:
         ranks = [(rank, count, store) for rank in range(count)] if count > 1 else [None]
         self._workers = [Worker(name, _serve_rank, rank, serve, arguments) for rank in ranks]
 
-    def ask(self, message: Any) -> None:
-        """See `Worker.ask`."""
+    def send(self, message: Any) -> None:
+        """See `Worker.send`."""
         for worker in self._workers:
-            worker.ask(message)
+            worker.send(message)
 
-    def answers(self) -> list[Any]:
-        """See `Worker.answer`, of each worker in order."""
-        return [worker.answer() for worker in self._workers]
+    def receive(self) -> list[Any]:
+        """The next answer of each worker, in order; see `Worker.receive`."""
+        return [worker.receive() for worker in self._workers]
 
     def stop(self) -> None:
         """See `Worker.stop`."""
@@ -91,7 +91,7 @@ def _serve_rank(rank: tuple[int, int, str] | None, serve: WorkerFunction, argume
     return serve(*arguments)
 
 
-def _work(connection: Connection, serve: WorkerFunction, arguments: tuple[Any, ...]) -> None:
+def _run_worker(connection: Connection, serve: WorkerFunction, arguments: tuple[Any, ...]) -> None:
     set_worker_signals()
     try:
         answers = serve(*arguments)

@@ -195,7 +195,7 @@ class Config:
     def source(self) -> checkpoint.Checkpoint | None:
         """The checkpoint that a new run starts from (`checkpoint.load`). Raises `ConfigError` if missing or damaged."""
         loaded = self.loaded
-        return loaded.untrained() if loaded and self.root.checkpoint.fine_tune else loaded
+        return loaded.as_untrained() if loaded and self.root.checkpoint.fine_tune else loaded
 
     @cached_property
     def loaded(self) -> checkpoint.Checkpoint | None:

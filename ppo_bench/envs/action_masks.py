@@ -28,7 +28,7 @@ class ActionMasks(gymnasium.Wrapper[Any, Any, Any, Any]):
     def __init__(self, env: Any) -> None:
         super().__init__(env)
         self._keys: list[str] = []
-        if _is_observed(env):
+        if _is_mask_observed(env):
             self._keys = [key for key in env.observation_space if key != MASK] or [MASK]
             parts: Any = spaces.Dict({key: env.observation_space[key] for key in self._keys})
             self.observation_space = self._without_mask(parts.spaces) if len(self._keys) == 1 else parts
@@ -53,16 +53,16 @@ class ActionMasks(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 def add_action_masks(env: Any, in_info: bool) -> Any:
     """`env` with its mask in `info`; `in_info` says that it puts one there itself."""
-    return ActionMasks(env) if in_info or _is_observed(env) or _has_method(env) else env
+    return ActionMasks(env) if in_info or _is_mask_observed(env) or _has_mask_method(env) else env
 
 
 def find_action_mask(env: Any, obs: Any, info: dict[str, Any]) -> Any:
     """The mask that `env` gives: in `info`, else in the observation, else by its method; None if it gives none."""
     if MASK in info:
         return info[MASK]
-    if _is_observed(env):
+    if _is_mask_observed(env):
         return obs[MASK]
-    return env.get_wrapper_attr(METHOD)() if _has_method(env) else None
+    return env.get_wrapper_attr(METHOD)() if _has_mask_method(env) else None
 
 
 def flatten_action_mask(mask: Any, action_space: Any) -> np.ndarray:
@@ -71,9 +71,9 @@ def flatten_action_mask(mask: Any, action_space: Any) -> np.ndarray:
         raise ValueError(f"{MASK!r} is for actions that are choices, and its actions are floats")
     if mask is None:
         raise ValueError(f"it gives no {MASK!r}, which it gave at first: give it at each reset and step")
-    flags, choices = _flat(mask), int(get_num_choices(action_space).sum())
+    flags, choices = _flatten_mask(mask), int(get_num_choices(action_space).sum())
     if len(flags) != choices:
-        raise ValueError(f"its {MASK!r} has {len(flags)} places, and its actions {choices} choices")
+        raise ValueError(f"its {MASK!r} has {len(flags)} entries, and its actions {choices} choices")
     return flags.astype(bool)
 
 
@@ -97,15 +97,15 @@ def missing_mask_message(info: str) -> str:
     return f"{info}[{MASK!r}] comes with a step and is missing from reset: return it from reset too"
 
 
-def _is_observed(env: Any) -> bool:
-    """Whether a part of the observations is a mask; beside actions of floats it is an ordinary part."""
+def _is_mask_observed(env: Any) -> bool:
+    """Whether a part of the observations is a mask. If actions are floats, it is an ordinary part."""
     space = env.observation_space
     return isinstance(space, spaces.Dict) and MASK in space.spaces and not isinstance(env.action_space, spaces.Box)
 
 
-def _has_method(env: Any) -> bool:
+def _has_mask_method(env: Any) -> bool:
     return env.has_wrapper_attr(METHOD) and callable(env.get_wrapper_attr(METHOD))
 
 
-def _flat(mask: Any) -> np.ndarray:
-    return np.concatenate([_flat(part) for part in mask]) if isinstance(mask, tuple | list) else np.ravel(mask)
+def _flatten_mask(mask: Any) -> np.ndarray:
+    return np.concatenate([_flatten_mask(part) for part in mask]) if isinstance(mask, tuple | list) else np.ravel(mask)

@@ -85,7 +85,7 @@ class Lives(gymnasium.Wrapper):
         """Whether the step is the last one of the game, whatever the game says."""
         return False
 
-    def _begun(self) -> None:
+    def _start_episode(self) -> None:
         """Note that an episode begins."""
         self._life_lost = False
         self._lives = self._remaining_lives()
@@ -108,7 +108,7 @@ class AtariEpisode(Lives):
         if new_game:
             self._steps = 0
         obs, info = self.env.reset(seed=seed, options={NEXT_LIFE: not new_game})
-        self._begun()
+        self._start_episode()
         return obs, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -139,8 +139,8 @@ def make_game(
         "max_episode_steps": None,
         "render_mode": render_mode,
     }
-    if taken := set(kwargs or {}) & set(fixed):
-        raise ConfigError(f"env.kwargs: {', '.join(sorted(taken))} is part of the Atari task and cannot be changed")
+    if conflicts := set(kwargs or {}) & set(fixed):
+        raise ConfigError(f"env.kwargs: {', '.join(sorted(conflicts))} is part of the Atari task and cannot be changed")
     return gymnasium.make(env_id, **fixed, **(kwargs or {}))
 
 

@@ -63,7 +63,7 @@ class BaselinesEpisode(Lives):
             over = terminated or truncated
         if over:
             obs, info = self.env.reset(seed=seed, options=options)
-        self._begun()
+        self._start_episode()
         return obs, info
 
 

@@ -76,8 +76,8 @@ class AtariPlayers:
         """Play four frames; observations, sums of rewards, terminated, truncated and infos by player."""
         rewards = dict.fromkeys(self.possible_agents, 0.0)
         for _ in range(FRAMES_PER_STEP):
-            obs, given, terminations, truncations, infos = self._env.step(actions)
-            rewards = {player: rewards[player] + reward for player, reward in given.items()}
+            obs, frame_rewards, terminations, truncations, infos = self._env.step(actions)
+            rewards = {player: rewards[player] + reward for player, reward in frame_rewards.items()}
             self._screens.append(self._blue(obs))
             if all(terminations[player] or truncations[player] for player in terminations):
                 break

@@ -48,7 +48,7 @@ class PolicyInput(NamedTuple):
     """Flags `[N, A]` bool of the legal choices, at least one of each component; None if all are legal. Only
     environments with `masks_actions` have it; in a row that passes all are true."""
     episode_start: Any = None
-    """Flags `[N]` bool: whether the network's memory is reset, because the observation is the first of its episode. The
+    """Flags `[N]` bool: whether the network's carry is reset, because the observation is the first of its episode. The
     runner sets it; environments leave it None."""
 
     def map(self, function: Callable[[Any], Any]) -> PolicyInput:
@@ -152,7 +152,7 @@ class ResetResult(NamedTuple):
     """State of the environments: a pytree of arrays."""
     policy_input: PolicyInput
     """First observations and the other inputs of the policy."""
-    draw: Callable[[Any, int], Any] = lambda state, num_steps: state
+    draw_reset_words: Callable[[Any, int], Any] = lambda state, num_steps: state
     """Function `(state, num_steps) -> state` that draws the random words of all resets in the next steps. After it, a
     step of `reset_with_xp` does not branch on values, so that it can be compiled or recorded."""
 
@@ -281,6 +281,6 @@ class Backend(Protocol):
 
 
 def require_no_info(task: Task, backend: str) -> None:
-    """Raise `ConfigError` if the task records `info` entries besides the default one, which `backend` cannot do."""
+    """Raise `ConfigError` if the task records `info` entries other than the default one, which `backend` cannot do."""
     if set(task.info) - DEFAULT_INFO_KEYS:
         raise ConfigError(f"env.info: backend={backend} tells none; use backend=gymnasium or backend=envpool")

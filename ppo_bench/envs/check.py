@@ -57,7 +57,7 @@ def check_contract(make: Callable[[], VectorEnv | GraphEnv], num_steps: int | No
         altered = play(env, seeds, length, alter_reset_actions=True)
         # A difference may be due to the other actions, or to plays that are not repeatable at all.
         repeats = _same_play(first, altered) or _same_play(first, play(env, seeds, length))
-        mirrored = play(env, seeds, length, mirror=True).mirrored(players)
+        mirrored = play(env, seeds, length, mirror=True).mirror(players)
         other = play(env, others, length)
     finally:
         env.close()
@@ -83,8 +83,8 @@ def _shapes_and_types(first: Play, env: VectorEnv) -> Iterator[Finding]:
     )
     finite = bool(np.isfinite(first.obs).all() and np.isfinite(steps.raw_reward).all())
     yield Finding("observations and rewards are finite", finite, "all of them" if finite else "some are not")
-    given = steps._asdict().items()
-    dtypes = {name: array.dtype for name, array in given if name not in ("obs", "action_mask") and array is not None}
+    fields = steps._asdict().items()
+    dtypes = {name: array.dtype for name, array in fields if name not in ("obs", "action_mask") and array is not None}
     expected = {name: np.dtype(np.float32 if "reward" in name else bool) for name in dtypes}
     yield Finding(
         "rewards are float32 [N], flags bool [N]",
@@ -109,7 +109,7 @@ def _autoreset(first: Play, altered: Play, repeats: bool) -> Iterator[Finding]:
     )
     paid = int((resets & ((steps.reward != 0) | (steps.raw_reward != 0))).sum())
     heeded = repeats and not _same_play(first, altered)  # undecidable if plays are not repeatable
-    shown_twice = sum(np.array_equal(first.obs[t, env], first.obs[t + 1, env]) for t, env in np.argwhere(resets))
+    num_repeats = sum(np.array_equal(first.obs[t, env], first.obs[t + 1, env]) for t, env in np.argwhere(resets))
     where_else = "and where a row passes " if steps.policy_mask is not None else ""
     same_step = "; the environment resets in the same step, next-step autoreset is asked for"
     yield Finding(
@@ -125,8 +125,8 @@ def _autoreset(first: Play, altered: Play, repeats: bool) -> Iterator[Finding]:
     )
     yield Finding(
         "an end shows the episode's last observation, not the next one's first",
-        2 * shown_twice <= count,
-        f"{count - shown_twice} of {count} times the step after it shows another",
+        2 * num_repeats <= count,
+        f"{count - num_repeats} of {count} times the step after it shows another",
     )
     ended = int((resets & done).sum())
     yield Finding("the step after an end does not end", ended == 0, f"{ended} of {count} such steps do")
@@ -206,7 +206,7 @@ def _time_limit(first: Play) -> Finding:
     rule = "a truncation comes at one time limit, with the episode's last observation"
     steps, resets = first.steps, first.resets
     lengths: list[int] = []
-    longest = shown_twice = shown = 0
+    longest = num_repeats = num_resets = 0
     for env in range(first.done.shape[1]):
         length = 0
         for t in range(len(resets)):
@@ -215,16 +215,16 @@ def _time_limit(first: Play) -> Finding:
             if steps.truncated[t, env] and not steps.terminated[t, env]:
                 lengths.append(length)
                 if t + 1 < len(resets):
-                    shown += 1
-                    shown_twice += np.array_equal(first.obs[t + 1, env], first.obs[t + 2, env])
+                    num_resets += 1
+                    num_repeats += np.array_equal(first.obs[t + 1, env], first.obs[t + 2, env])
             if steps.episode_over[t, env] or steps.truncated[t, env]:
                 length = 0
     if not lengths:
         return Finding(rule, True, f"none seen in episodes of up to {longest} steps")
     one_limit = set(lengths) == {longest}
     evidence = f"{len(lengths)} after {_span(lengths)} steps, the longest episode takes {longest}; "
-    evidence += f"{shown - shown_twice} of {shown} times the reset shows another observation"
-    return Finding(rule, one_limit and 2 * shown_twice <= shown, evidence)
+    evidence += f"{num_resets - num_repeats} of {num_resets} times the reset shows another observation"
+    return Finding(rule, one_limit and 2 * num_repeats <= num_resets, evidence)
 
 
 def _span(numbers: list[int]) -> str:
@@ -252,5 +252,5 @@ def _independence(first: Play, mirrored: Play, repeats: bool, players: int) -> F
     changed = [
         env for env in range(players, first.obs.shape[1]) if not np.array_equal(first.obs[:, env], mirrored.obs[:, env])
     ]
-    evidence = "in another place, beside other actions, "
+    evidence = "in another row, with other actions around it, "
     return Finding(rule, not changed, evidence + (f"environments {changed} differ" if changed else "each is the same"))

@@ -13,7 +13,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from ppo_bench.envs.dynamics.base import Portable
+from ppo_bench.envs.dynamics.base import PortableDynamics
 from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import Array
 
@@ -37,7 +37,7 @@ def right_actions(size: int) -> np.ndarray:
     return ((words >> 16) & 1).reshape(size, size)
 
 
-class DeepSea(Portable):
+class DeepSea(PortableDynamics):
     """`Dynamics` of deep sea in one size; every episode begins at the top left."""
 
     num_words = 1

@@ -55,12 +55,12 @@ class DeviceBackend:
     name: str
 
     def libraries(self, env_id: str) -> tuple[str, ...]:
-        """See `Backend.libraries`; PyTorch steps those of one's own dynamics that are `Portable`."""
+        """See `Backend.libraries`; PyTorch steps those of one's own dynamics that are `PortableDynamics`."""
         portable = env_id in (*DYNAMICS, *DEEP_SEA)
         if ":" in env_id:
-            from ppo_bench.envs.dynamics.base import Portable
+            from ppo_bench.envs.dynamics.base import PortableDynamics
 
-            portable = issubclass(import_class("env.id", env_id.replace(":", ".")), Portable)
+            portable = issubclass(import_class("env.id", env_id.replace(":", ".")), PortableDynamics)
         return LIBRARIES if portable else ("jax",)
 
     def require(self) -> None:
@@ -72,8 +72,10 @@ class DeviceBackend:
         require_no_info(task, "device")
         known = (*DYNAMICS, *DEEP_SEA, *MINATAR, *GAMES, *BRAX)
         if task.id not in known and ":" not in task.id:
-            shown = [*DYNAMICS, f"{DEEP_SEA[0]} to {DEEP_SEA[-1]}", *MINATAR, *GAMES, *BRAX]
-            raise ConfigError(f"env.id={task.id}: backend=device has {', '.join(shown)}, and module:Class of your own")
+            choices = [*DYNAMICS, f"{DEEP_SEA[0]} to {DEEP_SEA[-1]}", *MINATAR, *GAMES, *BRAX]
+            raise ConfigError(
+                f"env.id={task.id}: backend=device has {', '.join(choices)}, and module:Class of your own"
+            )
         if task.atari:
             raise ConfigError(f"{task.id} is not an Atari game: add env.atari=null")
         if self.libraries(task.id) == ("jax",):
@@ -117,14 +119,14 @@ def _own_dynamics(env_id: str, kwargs: Mapping[str, Any]) -> Dynamics:
     `kwargs` are arguments of the constructor of dynamics, or parameters of gymnax's. Raises `ConfigError` if it is
     neither.
     """
-    of_id = import_class("env.id", env_id.replace(":", "."))
+    cls = import_class("env.id", env_id.replace(":", "."))
     try:
         with exit_as_error(f"backend=device: {env_id}"):
-            if all(hasattr(of_id, name) for name in GYMNAX_METHODS):
+            if all(hasattr(cls, name) for name in GYMNAX_METHODS):
                 from ppo_bench.envs.jax.gymnax import Gymnax
 
-                return Gymnax(of_id(), kwargs)
-            dynamics: Dynamics = of_id(**kwargs)
+                return Gymnax(cls(), kwargs)
+            dynamics: Dynamics = cls(**kwargs)
     except (ConfigError, RunError):
         raise
     except Exception as error:  # whatever the environment's own constructor raises

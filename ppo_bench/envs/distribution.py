@@ -47,13 +47,13 @@ def random_episodes(env: VectorEnv | GraphEnv, num_episodes: int, seed: int) -> 
     biased sample of short episodes.
     """
     host, rng = to_vector_env(env), np.random.default_rng(seed)
-    of_each = math.ceil(num_episodes / host.num_envs)
+    episodes_per_env = math.ceil(num_episodes / host.num_envs)
     finished: list[list[tuple[float, int]]] = [[] for _ in range(host.num_envs)]
     returns, lengths = np.zeros(host.num_envs), np.zeros(host.num_envs, int)
     done = np.zeros(host.num_envs, bool)
     try:
         host.reset(noise.env_seeds(seed, 0, host.num_envs))
-        while any(len(episodes) < of_each for episodes in finished):
+        while any(len(episodes) < episodes_per_env for episodes in finished):
             step = host.step(random_actions(host, rng))
             returns, lengths = returns + step.raw_reward, lengths + ~done  # a reset's reward is 0
             for i in np.flatnonzero(step.episode_over):
@@ -62,7 +62,7 @@ def random_episodes(env: VectorEnv | GraphEnv, num_episodes: int, seed: int) -> 
             done = step.terminated | step.truncated
     finally:
         host.close()
-    rows = np.array([episode for episodes in finished for episode in episodes[:of_each]])
+    rows = np.array([episode for episodes in finished for episode in episodes[:episodes_per_env]])
     return Episodes(rows[:, 0], rows[:, 1])
 
 

@@ -28,27 +28,27 @@ def validate_env(name: str, env: Any) -> None:
 
 
 def _validate_env(name: str, env: Any) -> None:
-    given = _called(name, "reset", lambda: env.reset(seed=0))
-    match given:
+    result = _call(name, "reset", lambda: env.reset(seed=0))
+    match result:
         case (obs, dict() as info):
             _require_observation(name, "reset", env.observation_space, obs)
         case tuple():
-            raise ConfigError(f"{name}: reset gives {_kinds(given)}, and not (observation, info) with info a dict")
+            raise ConfigError(f"{name}: reset gives {_kinds(result)}, and not (observation, info) with info a dict")
         case _:
-            raise ConfigError(f"{name}: reset gives {_kind(given)} alone, and not (observation, info)")
+            raise ConfigError(f"{name}: reset gives {_kind(result)} alone, and not (observation, info)")
     env.action_space.seed(0)
     try:
         action = _action(env, obs, info)
     except ValueError as error:
         raise ConfigError(f"{name}: {one_line(error)}") from error
-    given = _called(name, "step", lambda: env.step(action))
-    if not isinstance(given, tuple) or len(given) != 5:
-        count = len(given) if isinstance(given, tuple) else 1
+    result = _call(name, "step", lambda: env.step(action))
+    if not isinstance(result, tuple) or len(result) != 5:
+        count = len(result) if isinstance(result, tuple) else 1
         raise ConfigError(
             f"{name}: step gives {count} values, and not the five of gymnasium: (observation, reward, terminated, "
             "truncated, info)" + ("; four are those of gym before 0.26" if count == 4 else "")
         )
-    obs, reward, terminated, truncated, info = given
+    obs, reward, terminated, truncated, info = result
     _require_observation(name, "step", env.observation_space, obs)
     if not isinstance(info, dict):
         raise ConfigError(f"{name}: step gives {_kind(info)} as info, and not a dict")
@@ -63,7 +63,7 @@ def _validate_env(name: str, env: Any) -> None:
         raise ConfigError(f"{name}: step gives a reward of {reward}, which {range_error(reward)}")
 
 
-def _called(name: str, method: str, call: Callable[[], Any]) -> Any:
+def _call(name: str, method: str, call: Callable[[], Any]) -> Any:
     with exit_as_error(f"{name}: {method}"):
         try:
             return call()

@@ -14,7 +14,7 @@ from ppo_bench.common.values import NOT_HASHED
 from ppo_bench.envs.base import LIBRARIES, NO_LIMIT, EnvStep, PolicyInput, Task
 from ppo_bench.envs.envpool_options import import_envpool, validate_options
 from ppo_bench.envs.observation_flattening import ObservationFlattener, declare_categories
-from ppo_bench.envs.spaces import supported_spaces
+from ppo_bench.envs.spaces import require_supported_spaces
 from ppo_bench.envs.turns import get_num_games, make_player_inputs, make_player_steps, require_players
 from ppo_bench.tuning.thread_affinity import FollowerThreads
 
@@ -79,12 +79,12 @@ class EnvPoolEnv:
             if limit < 1:
                 raise ConfigError(f"env.kwargs.max_episode_steps={limit}: must be at least 1 on backend=envpool")
             self.time_limit = limit if limit < NO_LIMIT else None
-        supported_spaces(task, self.observation_space, self.action_space)
+        require_supported_spaces(task, self.observation_space, self.action_space)
         self._drawn = {"render_mode": render_mode} if render_mode else {}
         self._info_keys = task.info
         self.episode_info: dict[str, np.ndarray] = {}
         self._pool: Any = None
-        self._core: Core | None = None
+        self._core: PoolCore | None = None
         self._threads = FollowerThreads()
         self._follows = num_threads == 1 and task.tuning.follow_caller
 
@@ -98,13 +98,13 @@ class EnvPoolEnv:
         import envpool
 
         self.close()
-        with self._threads.starting(), warnings.catch_warnings():
+        with self._threads.track_new_threads(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             # `seed=k` would give environment i the seed k + i, so that seeds 1 and 2 would share all but one stream.
             options = {**self._options, "env_seed": list(seeds)[:: self.players]}
             self._pool = envpool.make_gymnasium(self._id, **options, **self._drawn)
             obs, info = self._pool.reset()
-        self._core = Core(self._pool, self.players, self._info_keys)
+        self._core = PoolCore(self._pool, self.players, self._info_keys)
         self._resets, self._policy_mask = np.zeros(self.num_envs, np.bool_), np.ones(self.num_envs, np.bool_)
         if not self.masks_actions:
             return PolicyInput(self.layout.to_array(obs))
@@ -118,11 +118,11 @@ class EnvPoolEnv:
         """See `VectorEnv.step`."""
         assert self._core, "reset comes first"
         if self._follows:  # the single worker thread and this thread never run at the same time
-            self._threads.gather()
+            self._threads.pin_to_caller()
         if self.players > 1:
             actions = select_mover_actions(actions, self._policy_mask, self.players)
-        given = self._core.step(actions)
-        step, info = make_env_step(self.layout, self._resets, *given), given[-1]
+        outputs = self._core.step(actions)
+        step, info = make_env_step(self.layout, self._resets, *outputs), outputs[-1]
         self.episode_info = {name: info[name] for name in self._info_keys if name in info}
         self._resets = step.terminated | step.truncated
         self._policy_mask = self._policy_mask if step.policy_mask is None else step.policy_mask
@@ -140,7 +140,7 @@ class EnvPoolEnv:
             self._pool = self._core = None  # both hold its memory
 
 
-class Core:
+class PoolCore:
     """The step of a pool at the level of EnvPool's C++ core, for EnvPool 1.2.
 
     It avoids the dictionaries of EnvPool's Python wrapper, which take longer than a step of CartPole

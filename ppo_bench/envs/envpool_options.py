@@ -37,8 +37,8 @@ def validate_options(envpool: Any, task: Task) -> dict[str, Any]:
         }
     if unknown := set(task.kwargs) - known:
         raise ConfigError(f"env.kwargs: {task.id} takes no {', '.join(sorted(unknown))} on backend=envpool")
-    if taken := set(task.kwargs) & set(options):
-        raise ConfigError(f"env.kwargs: {', '.join(sorted(taken))} is set by env.atari: change it there")
+    if conflicts := set(task.kwargs) & set(options):
+        raise ConfigError(f"env.kwargs: {', '.join(sorted(conflicts))} is set by env.atari: change it there")
     if task.atari and (fixed := set(task.kwargs) & ATARI_TASK_OPTIONS):
         raise ConfigError(f"env.kwargs: {', '.join(sorted(fixed))} is part of the Atari task and cannot be changed")
     if task.id in CONTACT_FORCE_IDS:

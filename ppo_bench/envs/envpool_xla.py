@@ -160,8 +160,8 @@ class _DeviceStep:
         def pool_step(step: StepFunction) -> Any:
             def stepped(state: Any, actions: Any) -> Any:
                 (handle,), resets = state
-                (handle, resets), given = step((handle, resets), actions)
-                return (handle[None], resets), given
+                (handle, resets), env_step = step((handle, resets), actions)
+                return (handle[None], resets), env_step
 
             return stepped
 

@@ -23,7 +23,7 @@ from ppo_bench.envs.base import DEFAULT_INFO_KEYS, LIBRARIES, MAX_STEPS_PER_GAME
 from ppo_bench.envs.env_validation import validate_env
 from ppo_bench.envs.float_range import to_float32
 from ppo_bench.envs.observation_flattening import RowFlattener, drop_texts, scale_bytes
-from ppo_bench.envs.spaces import get_num_choices, supported_spaces
+from ppo_bench.envs.spaces import get_num_choices, require_supported_spaces
 from ppo_bench.envs.turns import require_players
 from ppo_bench.envs.vectorized import GymVectorEnv, get_spaces, require_vectorization
 
@@ -57,13 +57,13 @@ class GymnasiumEnv:
     """A `VectorEnv` over gymnasium's `SyncVectorEnv` or `AsyncVectorEnv`."""
 
     def __init__(self, task: Task, vectorization: str, render_mode: str | None = None) -> None:
-        build = functools.partial(_make_one, task, render_mode)
+        build = functools.partial(_make_env, task, render_mode)
         try:
             # Built once in this process first, where an error has a readable cause; worker processes hide it.
             with exit_as_error(task.id):
-                env = _own_env(task, render_mode, checked=False)
+                env = _make_task_env(task, render_mode, checked=False)
                 validate_env(task.id, env)
-                env = _as_vectors(task, env)
+                env = _prepare_env(task, env)
                 self.masks_actions = masks_actions(task.id, env)
         except (ConfigError, RunError):
             raise
@@ -76,7 +76,7 @@ class GymnasiumEnv:
             if isinstance(error, ModuleNotFoundError):
                 said = said.rstrip(".") + "; PYTHONPATH=FOLDER adds a folder"
             raise ConfigError(f"gymnasium cannot make {task.id!r}: {said}") from error
-        supported_spaces(task, env.observation_space, env.action_space)
+        require_supported_spaces(task, env.observation_space, env.action_space)
         self.observation_space: Any = env.observation_space
         self.action_space: Any = env.action_space
         spaces = get_spaces(env)
@@ -87,8 +87,8 @@ class GymnasiumEnv:
         # The limit of an Atari game is not in gymnasium's spec.
         self.time_limit: int | None = MAX_STEPS_PER_GAME if task.atari else env.spec and env.spec.max_episode_steps
         # Shimmy's render_fps is wrong: it is 1,000 times the time step of the dm_control task.
-        of_shimmy = task.id.startswith("dm_control/")
-        self.render_fps = round(1 / env.unwrapped.dt) if of_shimmy else int(env.metadata.get("render_fps") or 30)
+        is_dm_control = task.id.startswith("dm_control/")
+        self.render_fps = round(1 / env.unwrapped.dt) if is_dm_control else int(env.metadata.get("render_fps") or 30)
         env.close()
         require_players(task, 1)
         self.num_envs, self._id = task.num_envs, task.id
@@ -96,7 +96,7 @@ class GymnasiumEnv:
         self.episode_info: dict[str, np.ndarray] = {}
         self._is_atari = task.atari is not None
         self._reward_clip = task.atari is not None and task.atari.reward_clip
-        build = functools.partial(_make_one, task, render_mode, self.masks_actions)
+        build = functools.partial(_make_env, task, render_mode, self.masks_actions)
         self._envs = GymVectorEnv(task.id, build, task.num_envs, vectorization, spaces)
 
     def reset(self, seeds: Sequence[int]) -> PolicyInput:
@@ -107,7 +107,7 @@ class GymnasiumEnv:
     def step(self, actions: np.ndarray) -> EnvStep:
         """See `VectorEnv.step`."""
         obs, reward, terminated, truncated, info = self._envs.step(actions.astype(self.action_space.dtype, copy=False))
-        self.episode_info = {name: _numbers(info, name) for name in self._info_keys if name in info}
+        self.episode_info = {name: _info_numbers(info, name) for name in self._info_keys if name in info}
         raw_reward = to_float32(reward)
         learnt = np.sign(raw_reward) if self._reward_clip else raw_reward
         life_lost = info.get("life_lost", np.False_) if self._is_atari else np.False_
@@ -139,7 +139,7 @@ class GymnasiumEnv:
         self._envs.close()
 
 
-def _numbers(info: dict[str, Any], name: str) -> np.ndarray:
+def _info_numbers(info: dict[str, Any], name: str) -> np.ndarray:
     """The entries `info[name]` of N environments, `[N]` float64; NaN where an environment has none.
 
     Gymnasium marks the environments that have it in `info["_" + name]`. Raises `RunError` if the entries are not
@@ -154,12 +154,12 @@ def _numbers(info: dict[str, Any], name: str) -> np.ndarray:
         raise RunError(f"info[{name!r}] is not one number: leave it out of env.info") from error
 
 
-def _make_one(task: Task, render_mode: str | None = None, masks_actions: bool = False) -> Any:
+def _make_env(task: Task, render_mode: str | None = None, masks_actions: bool = False) -> Any:
     """One environment as it is trained; `masks_actions` says that it is known to give masks."""
-    return _as_vectors(task, _own_env(task, render_mode), masks_actions)
+    return _prepare_env(task, _make_task_env(task, render_mode), masks_actions)
 
 
-def _own_env(task: Task, render_mode: str | None, checked: bool = True) -> Any:
+def _make_task_env(task: Task, render_mode: str | None, checked: bool = True) -> Any:
     """The environment that the task names, in the task's wrappers; if `checked`, with gymnasium's passive checker."""
     import gymnasium
 
@@ -182,12 +182,12 @@ def _own_env(task: Task, render_mode: str | None, checked: bool = True) -> Any:
 
         make = make_atari_baselines if task.atari.baselines else make_atari
         rules = task.atari
-        shown: dict[str, Any] = {"render_mode": render_mode, "kwargs": task.kwargs, "frames": rules.frames}
-        env = make(task.id, rules.episodic_life, repeat_action_probability=rules.repeat_action_probability, **shown)
+        options: dict[str, Any] = {"render_mode": render_mode, "kwargs": task.kwargs, "frames": rules.frames}
+        env = make(task.id, rules.episodic_life, repeat_action_probability=rules.repeat_action_probability, **options)
         return _apply_wrappers(task, env)
 
 
-def _as_vectors(task: Task, env: Any, masks_actions: bool = False) -> Any:
+def _prepare_env(task: Task, env: Any, masks_actions: bool = False) -> Any:
     """`env` as the vector of environments takes it: masks in `info`, choices from 0, one array as observation."""
     env = _with_float_info(task, add_action_masks(env, masks_actions))
     return env if task.atari else _flatten_observations(_with_zero_based_actions(env))
@@ -263,8 +263,8 @@ def _with_zero_based_actions(env: Any) -> Any:
     space, first = env.action_space, first_action(env.action_space)
     if not np.any(first):
         return env
-    shown = spaces.Discrete(space.n) if isinstance(space, spaces.Discrete) else spaces.MultiDiscrete(space.nvec)
-    wrapped: Any = wrappers.TransformAction(env, lambda action: action + first, shown)
+    zero_based = spaces.Discrete(space.n) if isinstance(space, spaces.Discrete) else spaces.MultiDiscrete(space.nvec)
+    wrapped: Any = wrappers.TransformAction(env, lambda action: action + first, zero_based)
     wrapped.own_action_space = space
     return wrapped
 
@@ -281,15 +281,15 @@ def _flatten_observations(env: Any) -> Any:
     texts."""
     from gymnasium import spaces, wrappers
 
-    given = env.observation_space
-    space, select = drop_texts(given)
+    original = env.observation_space
+    space, select = drop_texts(original)
     if isinstance(space, spaces.Box) or not can_flatten(space):
         return env
-    if space is not given:
+    if space is not original:
         env = wrappers.TransformObservation(env, select, space)
-        env.dropped_texts = [name for name, part in leaf_spaces_by_name(given).items() if is_text(part)]
+        env.dropped_texts = [name for name, part in leaf_spaces_by_name(original).items() if is_text(part)]
     scaled, scale = scale_bytes(space)
     flat: Any = wrappers.FlattenObservation(wrappers.TransformObservation(env, scale, scaled))
     flat.own_observation_space = space
-    flat.observation_space = FlattenedBox(flat.observation_space, leaf_spaces_by_name(scaled), RowFlattener(given))
+    flat.observation_space = FlattenedBox(flat.observation_space, leaf_spaces_by_name(scaled), RowFlattener(original))
     return flat

@@ -14,8 +14,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space, iterate
 
-from ppo_bench.common.flattened import FlattenedBox, is_text, leaf_spaces
-from ppo_bench.mathematics.normalize import are_bytes
+from ppo_bench.common.flattened import FlattenedBox, is_byte_space, is_text, leaf_spaces
 
 FlattenFunction = Callable[[Any], Any]
 """A function that flattens arrays `[N, ...]` of one space to `[N, D]`."""
@@ -39,7 +38,7 @@ class ObservationFlattener:
             floats = [box.dtype for box in boxes.values() if isinstance(box, spaces.Box) and box.dtype.kind == "f"]
             self._dtype = np.result_type(*(floats or [np.dtype(np.float32)]))
             size = sum(spaces.flatdim(box) for box in boxes.values())
-            parts = {name: _prepared(box, None)[0] for name, box in boxes.items()}
+            parts = {name: _prepare_leaf(box, None)[0] for name, box in boxes.items()}
             self.space = FlattenedBox(spaces.Box(-np.inf, np.inf, (size,), self._dtype), parts, self)
 
     def __call__(self, obs: Any) -> Any:
@@ -64,9 +63,9 @@ def scale_bytes(space: Any) -> tuple[Any, FlattenFunction]:
     Where all parts are bytes they keep their values: the network scales them. Images of two axes get an axis for their
     one channel, which tells them from other matrices.
     """
-    all_bytes = all(isinstance(leaf, spaces.Box) and are_bytes(leaf) for leaf in leaf_spaces(space))
+    all_bytes = all(isinstance(leaf, spaces.Box) and is_byte_space(leaf) for leaf in leaf_spaces(space))
     factor = None if all_bytes else np.float32(1 / 255)
-    scaled: tuple[Any, FlattenFunction] = _by_parts(space, functools.partial(_prepared, factor=factor))
+    scaled: tuple[Any, FlattenFunction] = _by_parts(space, functools.partial(_prepare_leaf, factor=factor))
     return scaled
 
 
@@ -93,29 +92,29 @@ def drop_texts(space: Any) -> tuple[Any, FlattenFunction]:
     texts = [is_text(leaf) for leaf in leaf_spaces(space)]
     if not any(texts) or all(texts):
         return space, lambda obs: obs
-    kept: tuple[Any, FlattenFunction] = _by_parts(
+    result: tuple[Any, FlattenFunction] = _by_parts(
         space, lambda leaf: None if is_text(leaf) else (leaf, lambda obs: obs)
     )
-    return kept
+    return result
 
 
 def _by_parts(space: Any, treat: Callable[[Any], Any]) -> Any:
     """`space` with `treat` applied to each part, and the function for its observations. `treat` returns a space and a
     function, or None to leave the part out; None if no part is left."""
     if isinstance(space, spaces.Dict):
-        named = {key: part for key, given in space.items() if (part := _by_parts(given, treat))}
+        named = {key: part for key, child in space.items() if (part := _by_parts(child, treat))}
         dictionary = spaces.Dict({key: part for key, (part, _) in named.items()})
-        return named and (dictionary, lambda obs: {key: of_part(obs[key]) for key, (_, of_part) in named.items()})
+        return named and (dictionary, lambda obs: {key: convert(obs[key]) for key, (_, convert) in named.items()})
     if isinstance(space, spaces.Tuple):
-        placed = {i: part for i, given in enumerate(space) if (part := _by_parts(given, treat))}
+        placed = {i: part for i, child in enumerate(space) if (part := _by_parts(child, treat))}
         several = spaces.Tuple([part for part, _ in placed.values()])
-        return placed and (several, lambda obs: tuple(of_part(obs[i]) for i, (_, of_part) in placed.items()))
+        return placed and (several, lambda obs: tuple(convert(obs[i]) for i, (_, convert) in placed.items()))
     return treat(space)
 
 
-def _prepared(space: Any, factor: np.float32 | None) -> tuple[Any, FlattenFunction]:
+def _prepare_leaf(space: Any, factor: np.float32 | None) -> tuple[Any, FlattenFunction]:
     """A part of the observations with its bytes multiplied by `factor`, and the function for its observations."""
-    if not (isinstance(space, spaces.Box) and are_bytes(space)):
+    if not (isinstance(space, spaces.Box) and is_byte_space(space)):
         return space, lambda obs: obs
     shape = _with_channel(space.shape)
     if factor is None:
@@ -150,7 +149,7 @@ def _part(space: Any) -> FlattenFunction | None:
         return _one_hot(np.array([space.n]), int(space.start))
     if isinstance(space, spaces.MultiDiscrete):
         return _one_hot(space.nvec.ravel(), 0)
-    if isinstance(space, spaces.Box) and are_bytes(space):
+    if isinstance(space, spaces.Box) and is_byte_space(space):
         return lambda x: _rows(x) * np.float32(1 / 255)  # bytes are scaled to 0 to 1, as those of images are
     return _rows if isinstance(space, spaces.Box | spaces.MultiBinary) else None
 

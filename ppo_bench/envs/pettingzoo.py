@@ -17,7 +17,7 @@ from ppo_bench.common.values import NOT_HASHED
 from ppo_bench.envs.atari_players import AtariPlayers, require_atari, roms
 from ppo_bench.envs.base import LIBRARIES, EnvStep, PolicyInput, Task, require_no_info
 from ppo_bench.envs.pettingzoo_game import AGENTS_CHANGE, AecGame, Game, ParallelGame
-from ppo_bench.envs.spaces import supported_spaces
+from ppo_bench.envs.spaces import require_supported_spaces
 from ppo_bench.envs.turns import get_num_games, require_players
 from ppo_bench.envs.vectorized import GymVectorEnv, get_spaces, require_vectorization
 
@@ -58,7 +58,7 @@ class PettingZooEnv:
         game = build()
         self.players = len(game.agents)
         require_players(task, self.players)
-        supported_spaces(task, game.player_observation_space, game.player_action_space)
+        require_supported_spaces(task, game.player_observation_space, game.player_action_space)
         with exit_as_error(task.id):
             _validate(task, game)
         game.close()
@@ -73,15 +73,15 @@ class PettingZooEnv:
 
     def reset(self, seeds: Sequence[int]) -> PolicyInput:
         """See `VectorEnv.reset`."""
-        given, _ = self._envs.reset(seeds[:: self.players])
-        return self._policy_input(given)
+        observation, _ = self._envs.reset(seeds[:: self.players])
+        return self._policy_input(observation)
 
     def step(self, actions: np.ndarray) -> EnvStep:
         """See `VectorEnv.step`."""
         own = actions.astype(self.action_space.dtype, copy=False)
         by_game = own.reshape(-1, self.players, *actions.shape[1:])
-        given, _, terminated, truncated, _ = self._envs.step(by_game)
-        policy_input, raw_reward = self._policy_input(given), self._rows(given["rewards"])
+        observation, _, terminated, truncated, _ = self._envs.step(by_game)
+        policy_input, raw_reward = self._policy_input(observation), self._rows(observation["rewards"])
         reward = np.sign(raw_reward) if self._reward_clip else raw_reward
         terminated, truncated = (np.repeat(flags, self.players) for flags in (terminated, truncated))
         over = terminated | truncated
@@ -96,12 +96,12 @@ class PettingZooEnv:
             policy_input.action_mask,
         )
 
-    def _policy_input(self, given: Mapping[str, np.ndarray]) -> PolicyInput:
-        policy_mask = self._rows(given["policy_mask"]).astype(bool) if self._takes_turns else None
+    def _policy_input(self, observation: Mapping[str, np.ndarray]) -> PolicyInput:
+        policy_mask = self._rows(observation["policy_mask"]).astype(bool) if self._takes_turns else None
         return PolicyInput(
-            self._rows(given["obs"]),
+            self._rows(observation["obs"]),
             policy_mask,
-            self._rows(given["action_mask"]).astype(bool) if self.masks_actions else None,
+            self._rows(observation["action_mask"]).astype(bool) if self.masks_actions else None,
         )
 
     def _rows(self, array: np.ndarray) -> np.ndarray:
@@ -124,7 +124,7 @@ def _make_game(task: Task) -> Game:
     os.environ["SDL_AUDIODRIVER"] = "dummy"  # PettingZoo asks for sound as it is imported
     module, _, env_id = task.id.rpartition(":")
     if module:
-        _called(task.id, lambda: importlib.import_module(module))
+        _call(task.id, lambda: importlib.import_module(module))
     known = {**pettingzoo.aec_registry, **pettingzoo.parallel_registry}
     if env_id not in known:
         close = nearest(env_id, known)
@@ -137,7 +137,7 @@ def _make_game(task: Task) -> Game:
     elif task.atari:
         raise ConfigError(f"{env_id} is not an Atari game: add env.atari=null")
     kind: Any = "parallel" if env_id in pettingzoo.parallel_registry else "aec"
-    env = _called(env_id, lambda: pettingzoo.make(kind, env_id, **arguments))
+    env = _call(env_id, lambda: pettingzoo.make(kind, env_id, **arguments))
     if not hasattr(env, "possible_agents"):
         raise ConfigError(f"{env_id}: it does not say which agents there can be: {AGENTS_CHANGE}")
     if task.atari:
@@ -145,7 +145,7 @@ def _make_game(task: Task) -> Game:
     return Game(env_id, ParallelGame(env) if kind == "parallel" else AecGame(env))
 
 
-def _called(env_id: str, make: Callable[[], Any]) -> Any:
+def _call(env_id: str, make: Callable[[], Any]) -> Any:
     with exit_as_error(env_id):
         try:
             return make()

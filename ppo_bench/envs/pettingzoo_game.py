@@ -94,7 +94,7 @@ class Game(gymnasium.Env):
 
     def _observe(self, rewards: Mapping[str, float], over: bool) -> dict[str, Any]:
         table = self._table
-        given = [table.observe(agent) for agent in self.agents]
+        observations = [table.observe(agent) for agent in self.agents]
         policy_mask = np.array([not over and table.is_to_move(agent) for agent in self.agents])
         if not self.masks_actions and any(MASK in info for info in table.infos.values()):
             raise RunError(f"{self._name}: {missing_mask_message('infos[...]')}")
@@ -103,9 +103,9 @@ class Game(gymnasium.Env):
             "policy_mask": policy_mask,
         }
         if self.masks_actions:
-            masks = [self._mask(*player) for player in zip(self.agents, given, policy_mask, strict=True)]
+            masks = [self._mask(*player) for player in zip(self.agents, observations, policy_mask, strict=True)]
             obs["action_mask"] = np.stack(masks) | ~policy_mask[:, None]
-        own = [obs["observation"] for obs in given] if self._in_dictionary else given
+        own = [obs["observation"] for obs in observations] if self._in_dictionary else observations
         if self._flat:
             own = [spaces.flatten(self._own_space, self._scaled(self._select(obs))) for obs in own]
         return obs | {"obs": np.stack(own)}

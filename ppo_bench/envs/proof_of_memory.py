@@ -1,4 +1,4 @@
-"""Proof of memory, a small memory task: walk to the end of a line whose goals are shown only at the start.
+"""Proof of memory, a small memory task: walk to the end of a line whose goals are visible only at the start.
 
 A policy without memory cannot solve it (the proof-of-concept environment of Pleines et al. 2023, "Memory Gym"). The
 rules are written once, for gymnasium and for environments on the device. Both draw an episode from the seed and the
@@ -13,7 +13,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from ppo_bench.envs.dynamics.base import Portable
+from ppo_bench.envs.dynamics.base import PortableDynamics
 from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import Array
 
@@ -41,7 +41,7 @@ class Line(NamedTuple):
     """Number of steps since the start of the episode."""
 
 
-class ProofOfMemory(Portable):
+class ProofOfMemory(PortableDynamics):
     """`Dynamics` of the task: the action 1 goes right, 0 left."""
 
     time_limit = TIME_LIMIT
@@ -69,11 +69,11 @@ class ProofOfMemory(Portable):
     def observe(self, state: Line) -> Array:
         """Observations `[N, 3]` float32: sign of the left end's reward, position, sign of the right end's reward.
 
-        Both signs are 0 once they are no longer shown.
+        Both signs are 0 once they are no longer visible.
         """
         xp = self.xp
-        shown = xp.asarray(state.pays * (state.steps <= SHOWN_STEPS), dtype=xp.float32)
-        return xp.stack((-shown, xp.asarray(self._positions)[state.position + ENDS], shown), -1)
+        visible = xp.asarray(state.pays * (state.steps <= SHOWN_STEPS), dtype=xp.float32)
+        return xp.stack((-visible, xp.asarray(self._positions)[state.position + ENDS], visible), -1)
 
 
 class ProofOfMemoryEnv(gymnasium.Env[np.ndarray, np.int64]):
@@ -101,7 +101,7 @@ class ProofOfMemoryEnv(gymnasium.Env[np.ndarray, np.int64]):
         return self._dynamics.observe(self._line)[0], float(rewards[0]), bool(arrived[0]), False, {}
 
     def render(self) -> np.ndarray:
-        """An image `[32, 352, 3]` uint8 of the line: the agent blue, the ends green and red while they are shown."""
+        """An image `[32, 352, 3]` uint8 of the line: the agent blue, the ends green and red while they are visible."""
         colours = np.full((2 * ENDS + 1, 3), 220, np.uint8)
         left, _, right = self._dynamics.observe(self._line)[0]
         for end, pays in ((0, left), (-1, right)):

@@ -29,9 +29,9 @@ class Play(NamedTuple):
         resets[1:] = self.done[:-1]
         return resets
 
-    def mirrored(self, players: int) -> Play:
+    def mirror(self, players: int) -> Play:
         """A copy with the environments in reverse order; rows of a game of several `players` stay together."""
-        order = _opposite(self.obs.shape[1], players)
+        order = _reverse_order(self.obs.shape[1], players)
         return Play(self.obs[:, order], self.steps.map(lambda x: x[:, order] if x.size else x))
 
 
@@ -40,13 +40,13 @@ def get_num_players(env: VectorEnv) -> int:
     return int(getattr(env, "players", 1))
 
 
-def _opposite(num_envs: int, players: int) -> np.ndarray:
+def _reverse_order(num_envs: int, players: int) -> np.ndarray:
     return np.arange(num_envs).reshape(-1, players)[::-1].reshape(-1)
 
 
-def split_by_component(space: Any, lanes: np.ndarray) -> list[np.ndarray]:
-    """`lanes [N, A]`, with a column for each choice, split into one array for each component of `space`."""
-    return np.split(lanes, np.cumsum(get_num_choices(space))[:-1], axis=1)
+def split_by_component(space: Any, columns: np.ndarray) -> list[np.ndarray]:
+    """`columns [N, A]`, with a column for each choice, split into one array for each component of `space`."""
+    return np.split(columns, np.cumsum(get_num_choices(space))[:-1], axis=1)
 
 
 def random_actions(env: VectorEnv, rng: np.random.Generator, action_mask: np.ndarray | None = None) -> np.ndarray:
@@ -80,7 +80,7 @@ def play(
     and actions, and takes other actions in the first environment or game, which is the last one in the reversed order.
     """
     players = get_num_players(env)
-    order = _opposite(env.num_envs, players) if mirror else np.arange(env.num_envs)
+    order = _reverse_order(env.num_envs, players) if mirror else np.arange(env.num_envs)
     rng, other_rng = np.random.default_rng(1), np.random.default_rng(2)
     policy_input = env.reset([seeds[int(i)] for i in order]).map(np.copy)
     observations: list[np.ndarray] = [policy_input.obs]

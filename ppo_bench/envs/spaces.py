@@ -22,7 +22,7 @@ def get_num_choices(action_space: gymnasium.Space) -> np.ndarray:
     return np.asarray(getattr(action_space, "nvec", np.full(action_space.shape or (), 2)))
 
 
-def supported_spaces(task: Task, observation_space: gymnasium.Space, action_space: gymnasium.Space) -> None:
+def require_supported_spaces(task: Task, observation_space: gymnasium.Space, action_space: gymnasium.Space) -> None:
     """Raise `ConfigError` unless observations are one array, and actions are integers or a vector of floats."""
     from gymnasium import spaces
 
@@ -44,8 +44,8 @@ def supported_spaces(task: Task, observation_space: gymnasium.Space, action_spac
     if not isinstance(action_space, spaces.Discrete) and not (
         vector and (floats or not isinstance(action_space, spaces.Box))
     ):
-        shown = one_line(action_space)
+        text = one_line(action_space)
         raise ConfigError(
-            f"{task.id}: actions {shown} are not supported, only Discrete, MultiDiscrete and MultiBinary of one "
+            f"{task.id}: actions {text} are not supported, only Discrete, MultiDiscrete and MultiBinary of one "
             "dimension, and vectors of floats"
         )

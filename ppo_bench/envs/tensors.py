@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from ppo_bench.common.errors import ConfigError, RunError, as_run_error, exit_as_error, one_line, require
 from ppo_bench.envs.base import EnvStep, GraphEnv, PolicyInput, ResetResult, Task, require_no_info
-from ppo_bench.envs.spaces import supported_spaces
+from ppo_bench.envs.spaces import require_supported_spaces
 from ppo_bench.envs.turns import require_players
 
 ATTRIBUTES = ("num_envs", "single_observation_space", "single_action_space", "reset", "step")
@@ -51,7 +51,7 @@ class TensorsBackend:
                     f"env.id={task.id} makes {env.num_envs} environments for num_envs={task.num_envs}: its factory "
                     "takes their number as num_envs"
                 )
-            supported_spaces(task, env.single_observation_space, env.single_action_space)
+            require_supported_spaces(task, env.single_observation_space, env.single_action_space)
         except ConfigError:
             tensor_env.close()
             raise
@@ -100,7 +100,7 @@ class TensorEnv(GraphEnv):
         """See `GraphEnv.reset_with_xp`. The environments share one seed. `device` is checked; None allows any."""
         self._device = device
         obs, _ = self._call("reset", 2, seed=int(seeds[0]))
-        self._require("observations", obs, self.observation_space.shape)
+        self._require_shape("observations", obs, self.observation_space.shape)
         return ResetResult(self._step, (), PolicyInput(obs))
 
     def _call(self, method: str, length: int, *args: Any, **kwargs: Any) -> Any:
@@ -122,16 +122,16 @@ class TensorEnv(GraphEnv):
         import torch
 
         obs, reward, terminated, truncated, info = self._call("step", 5, actions)
-        self._require("observations", obs, self.observation_space.shape)
+        self._require_shape("observations", obs, self.observation_space.shape)
         for name, array in (("reward", reward), ("terminated", terminated), ("truncated", truncated)):
-            self._require(name, array, ())
+            self._require_shape(name, array, ())
         final = _final_observations(info or {})
         if final is not None:
-            self._require("final observations", final, self.observation_space.shape)
+            self._require_shape("final observations", final, self.observation_space.shape)
         reward, terminated, truncated = reward.to(torch.float32), terminated.bool(), truncated.bool()
         return state, EnvStep(obs, reward, terminated, truncated, terminated | truncated, reward, final_obs=final)
 
-    def _require(self, name: str, array: Any, shape: tuple[int, ...]) -> None:
+    def _require_shape(self, name: str, array: Any, shape: tuple[int, ...]) -> None:
         """Raise `RunError` unless `array` is a tensor `[N, *shape]` on the device of learning."""
         import torch
 

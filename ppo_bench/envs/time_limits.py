@@ -23,7 +23,7 @@ STEPS = 300
 """Steps of random play in each environment that measure how long episodes last."""
 
 
-class Confusion(NamedTuple):
+class TimeLimitConfusion(NamedTuple):
     """Numbers of episodes that reached the time limit `limit`, and of those that terminated in that very step."""
 
     limit: int
@@ -31,7 +31,9 @@ class Confusion(NamedTuple):
     failed: int
 
 
-def confusion(make: Callable[[Task], VectorEnv], task: Task, limit: int | None = None) -> Confusion | None:
+def measure_confusion(
+    make: Callable[[Task], VectorEnv], task: Task, limit: int | None = None
+) -> TimeLimitConfusion | None:
     """Counts of terminations at a time limit of `limit` steps in random play.
 
     The default limit is the median length of terminated episodes. None if random play rarely terminates.
@@ -51,7 +53,9 @@ def confusion(make: Callable[[Task], VectorEnv], task: Task, limit: int | None =
             at_limit, beyond = short.step(actions).map(np.copy), longer.step(actions).map(np.copy)
             reached = ~over
             over |= at_limit.terminated | at_limit.truncated
-        return Confusion(limit, int(reached.sum()), int((reached & beyond.terminated & ~at_limit.terminated).sum()))
+        return TimeLimitConfusion(
+            limit, int(reached.sum()), int((reached & beyond.terminated & ~at_limit.terminated).sum())
+        )
     finally:
         short.close()
         longer.close()
@@ -68,7 +72,7 @@ def _median_length(env: VectorEnv) -> int | None:
     return int(np.median(lengths)) if len(lengths) >= env.num_envs / 10 else None
 
 
-def evidence(found: Confusion | None, own_limit: int | None) -> str:
+def describe_confusion(found: TimeLimitConfusion | None, own_limit: int | None) -> str:
     """A sentence that reports `found`; `own_limit` is the environment's time limit in steps, if it has one."""
     if found is None:
         return "random play does not fail"

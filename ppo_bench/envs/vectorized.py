@@ -43,7 +43,8 @@ class GymVectorEnv:
         """`spaces` is what `get_spaces` must return for each environment. Raises `ConfigError` if one has others."""
         from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
-        # What gymnasium says of errors in worker processes beside their traceback; for `RunError`, the traceback too.
+        # What gymnasium says of errors in worker processes in addition to their traceback; for `RunError`, the
+        # traceback too.
         known = r"(?s).*(Received the following error|Raising the last exception|ppo_bench\.common\.errors\.RunError: )"
         warnings.filterwarnings("ignore", known, module="gymnasium")
         self._id, self._lost_worker = env_id, False
@@ -71,13 +72,13 @@ class GymVectorEnv:
 
     def reset(self, seeds: Sequence[int]) -> tuple[Any, dict[str, Any]]:
         """Restart all environments, with one seed each; observations and infos as in gymnasium."""
-        given: tuple[Any, dict[str, Any]] = self._call(self._envs.reset, seed=list(seeds))
-        return given
+        result: tuple[Any, dict[str, Any]] = self._call(self._envs.reset, seed=list(seeds))
+        return result
 
     def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Step all environments; observations, rewards, terminated, truncated and infos as in gymnasium."""
-        given: tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]] = self._call(self._envs.step, actions)
-        return given
+        result: tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]] = self._call(self._envs.step, actions)
+        return result
 
     def render(self) -> np.ndarray:
         """A frame `[H, W, 3]` uint8 of the first environment."""
@@ -94,7 +95,7 @@ class GymVectorEnv:
             if not isinstance(error, EOFError | ConnectionError):
                 raise
             self._lost_worker = True
-            raise RunError(self._ended()) from error
+            raise RunError(self._describe_exit_codes()) from error
 
     def _failure(self, error: BaseException) -> RunError:
         """Failure that names the environment of this process that raised `error`, and its method."""
@@ -104,7 +105,7 @@ class GymVectorEnv:
                     return as_run_error(f"environment {i} of {self._id}: {frame.f_code.co_name}", error)
         return as_run_error(self._id, error)
 
-    def _ended(self) -> str:
+    def _describe_exit_codes(self) -> str:
         """A message that names the worker processes that have ended, with their exit codes."""
         sentinels = {process.sentinel: i for i, process in enumerate(self._envs.processes)}
         ended = [sentinels[ready] for ready in multiprocessing.connection.wait(list(sentinels), timeout=1.0)]

@@ -95,13 +95,13 @@ def load_arrays(specs: Sequence[ArraySpec], arrays: Mapping[str, np.ndarray], st
     """
     if strict and any(name.startswith("opponents.") for name in arrays):
         raise ConfigError("the checkpoint is of a training against opponents from its past, which this version lacks")
-    learnt = {array.name for array in select_roles(specs, ArrayRole.PARAMETER)}
-    lacks, besides = learnt - set(arrays), {name for name in arrays if name.startswith("params.")} - learnt
-    if lacks or (strict and besides):
-        lists = [", ".join(sorted(names)) or "nothing" for names in (lacks, besides)]
+    expected = {array.name for array in select_roles(specs, ArrayRole.PARAMETER)}
+    missing, unexpected = expected - set(arrays), {name for name in arrays if name.startswith("params.")} - expected
+    if missing or (strict and unexpected):
+        lists = [", ".join(sorted(names)) or "none" for names in (missing, unexpected)]
         raise ConfigError(
-            "the checkpoint is of another network or algorithm: it lacks {}, and has {} besides; "
-            "use the network that it was trained with".format(*lists)
+            "the checkpoint is of another network or algorithm (missing: {}; unexpected: {}): use the network that it "
+            "was trained with".format(*lists)
         )
     return {array.name: array.load(arrays) for array in specs}
 

@@ -1,7 +1,7 @@
-"""The policy's distributions, over any of NumPy, PyTorch and JAX: categorical, several categorical, and normal.
+"""The policy's distributions, categorical, several categorical and normal, and the bounds of an environment's actions.
 
-`xp` is `numpy`, `torch` or `jax.numpy`, as in `ppo_bench/mathematics/ppo.py`; A is the number of
-the actor's outputs: choices, or dimensions.
+`xp` is `numpy`, `torch` or `jax.numpy`, as in `ppo_bench/mathematics/ppo.py`. A is the number of the actor's outputs:
+choices, or dimensions.
 """
 
 from __future__ import annotations
@@ -10,6 +10,9 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from ppo_bench.common.errors import ConfigError, one_line
 from ppo_bench.mathematics.arrays import Array
 
 PolicyOutputs = tuple[Array, ...]  # parameters of the policy's distribution: (logits,) or (mean, log_std)
@@ -110,3 +113,35 @@ def multi_categorical(choices: tuple[int, ...]) -> Distribution:
 
 CATEGORICAL = Distribution(categorical_sample, categorical_mode, categorical_log_prob, categorical_entropy)
 NORMAL = Distribution(normal_sample, normal_mode, normal_log_prob, normal_entropy)
+
+
+class ActionBounds(NamedTuple):
+    """Lower and upper bounds `[A]` of an environment's actions.
+
+    If `rescaled`, the policy's actions lie between -1 and 1 and are stretched to the bounds.
+    """
+
+    low: np.ndarray
+    high: np.ndarray
+    rescaled: bool
+
+    def to_env_actions(self, xp: Any, actions: Array) -> Array:
+        """The environment's actions `[N, A]`: the policy's `actions [N, A]`, clipped or stretched to the bounds."""
+        if not self.rescaled:
+            return xp.clip(actions, self.low, self.high)
+        stretched = self.low + (xp.clip(actions, -1.0, 1.0) + 1.0) * (0.5 * self.high - 0.5 * self.low)
+        return xp.clip(stretched, self.low, self.high)  # which rounding may exceed
+
+
+def action_bounds(space: Any, rescaled: bool) -> ActionBounds | None:
+    """The action bounds of a gymnasium space; None if its actions are discrete.
+
+    Raises `ConfigError` if `rescaled` is true and the space has no finite bounds.
+    """
+    from gymnasium import spaces
+
+    bounded = isinstance(space, spaces.Box)
+    if rescaled and not (bounded and np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+        text = one_line(space)
+        raise ConfigError(f"env.rescale_actions=true is for actions of floats with bounds, not {text}: use false")
+    return ActionBounds(space.low, space.high, rescaled) if bounded else None

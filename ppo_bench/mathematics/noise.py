@@ -106,12 +106,12 @@ def action_words(
 
     `steps [T]`, `envs [N]` and `lanes [A]` are the indices of steps, environments and actor outputs.
     """
-    key0, key1 = _kept_apart(xp, stream_key(xp, seed, stream, iteration, steps))
+    key0, key1 = _prevent_fusion(xp, stream_key(xp, seed, stream, iteration, steps))
     key = (key0[:, None, None], key1[:, None, None])
     return threefry2x32(key, (envs[None, :, None], lanes[None, None, :]))
 
 
-def _kept_apart(xp: Any, words: tuple[Array, Array]) -> tuple[Array, Array]:
+def _prevent_fusion(xp: Any, words: tuple[Array, Array]) -> tuple[Array, Array]:
     """`words`, which XLA computes before what needs them.
 
     XLA of jax 0.11 compiles the rounds of key and words without end once it has merged them (for up to three rows).

@@ -1,4 +1,4 @@
-"""Running normalisation of observations and rewards, and bounds of actions, over any of NumPy, PyTorch and JAX.
+"""Running normalisation of observations and rewards, over any of NumPy, PyTorch and JAX.
 
 Functions take state and return new state. Statistics start as in gymnasium's wrappers: mean 0, variance 1, count 1e-4.
 Observation statistics include every observation, also the final one of an episode, as gymnasium's do. Return
@@ -12,9 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from ppo_bench.common.errors import ConfigError, one_line
 from ppo_bench.mathematics.arrays import Array
 
 EPSILON = 1e-8
@@ -85,7 +82,7 @@ def pool_moments(xp: Any, batch_moments: Moments, gather: Callable[[Array], Arra
     return Moments(mean, m2, count if shape == mean.shape else count.reshape(-1)[0])
 
 
-def merge(stats: RunningStats, batch_moments: Moments) -> RunningStats:
+def merge_moments(stats: RunningStats, batch_moments: Moments) -> RunningStats:
     """`stats` updated by the entries whose moments are `batch_moments` (Chan et al. 1979); arrays or plain numbers."""
     count = stats.count + batch_moments.count
     share = batch_moments.count / count
@@ -102,7 +99,7 @@ def update_stats(
     all_reduce_moments: AllReduceMoments = single_device_moments,
 ) -> RunningStats:
     """`stats` updated by the rows of `batch [N, ...]`; rows where `mask [N]` is 0 are left out."""
-    return merge(stats, all_reduce_moments(moments(xp, batch, mask)))
+    return merge_moments(stats, all_reduce_moments(moments(xp, batch, mask)))
 
 
 def update_stats_centered(
@@ -126,7 +123,7 @@ def normalize_observations(xp: Any, stats: RunningStats, observations: Array, cl
     return xp.clip((observations - stats.mean) / xp.sqrt(stats.var + EPSILON), -clip, clip)
 
 
-def discounted_returns(xp: Any, returns: Array, rewards: Array, mask: Array, gamma: float) -> Array:
+def update_discounted_returns(xp: Any, returns: Array, rewards: Array, mask: Array, gamma: float) -> Array:
     """The discounted sum `[N]` of the rewards so far in each episode; it is 0 after a reset step, where `mask` is 0."""
     return (returns * gamma + rewards) * mask
 
@@ -159,46 +156,6 @@ def update_and_normalize_reward(
     all_reduce_moments: AllReduceMoments = single_device_moments,
 ) -> tuple[RunningStats, Array, Array]:
     """`stats` and discounted `returns [N]` updated by `rewards [N]`, and the rewards normalised by the new `stats`."""
-    returns = discounted_returns(xp, returns, rewards, mask, gamma)
+    returns = update_discounted_returns(xp, returns, rewards, mask, gamma)
     stats = update_stats(xp, stats, returns, mask, all_reduce_moments)
     return stats, returns, normalize_rewards(xp, stats, rewards, clip)
-
-
-def are_bytes(space: Any) -> bool:
-    """Whether the observations of a gymnasium space are bytes up to 255, which networks divide by 255.
-
-    Bytes with lower bounds, such as the counts of an inventory, are numbers like others.
-    """
-    return space.dtype == np.uint8 and bool(np.max(space.high, initial=0) == 255)
-
-
-class ActionBounds(NamedTuple):
-    """Lower and upper bounds `[A]` of an environment's actions.
-
-    If `rescaled`, the policy's actions lie between -1 and 1 and are stretched to the bounds.
-    """
-
-    low: np.ndarray
-    high: np.ndarray
-    rescaled: bool
-
-    def to_env_actions(self, xp: Any, actions: Array) -> Array:
-        """The environment's actions `[N, A]`: the policy's `actions [N, A]`, clipped or stretched to the bounds."""
-        if not self.rescaled:
-            return xp.clip(actions, self.low, self.high)
-        stretched = self.low + (xp.clip(actions, -1.0, 1.0) + 1.0) * (0.5 * self.high - 0.5 * self.low)
-        return xp.clip(stretched, self.low, self.high)  # which rounding may exceed
-
-
-def action_bounds(space: Any, rescaled: bool) -> ActionBounds | None:
-    """The action bounds of a gymnasium space; None if its actions are discrete.
-
-    Raises `ConfigError` if `rescaled` is true and the space has no finite bounds.
-    """
-    from gymnasium import spaces
-
-    bounded = isinstance(space, spaces.Box)
-    if rescaled and not (bounded and np.isfinite(space.low).all() and np.isfinite(space.high).all()):
-        shown = one_line(space)
-        raise ConfigError(f"env.rescale_actions=true is for actions of floats with bounds, not {shown}: use false")
-    return ActionBounds(space.low, space.high, rescaled) if bounded else None

@@ -92,9 +92,9 @@ def explained_variance(
 ) -> Array:
     """`1 - Var[returns - values] / Var[returns]`: 1 for a perfect critic, 0 for a constant; not finite if Var is 0."""
     weights = normalize_masks(xp, mask.reshape(-1), all_reduce_sum)
-    _, of_errors = centered_moments(xp, (returns - values).reshape(-1), weights, all_reduce_sum)
-    _, of_returns = centered_moments(xp, returns.reshape(-1), weights, all_reduce_sum)
-    return 1.0 - (of_errors / of_returns)[0]
+    _, error_variance = centered_moments(xp, (returns - values).reshape(-1), weights, all_reduce_sum)
+    _, return_variance = centered_moments(xp, returns.reshape(-1), weights, all_reduce_sum)
+    return 1.0 - (error_variance / return_variance)[0]
 
 
 def normalize_advantages(

@@ -64,14 +64,14 @@ def _lstm_step(xp: Any, projected: Array, recurrent: Array, state: State) -> tup
 
 def _lstm_slopes(xp: Any, before: State, after: State, saved: State) -> State:
     i, f, g, o = saved
-    shown = xp.tanh(after[1])
-    gates = (g * i * (1 - i), before[1] * f * (1 - f), i * (1 - g * g), shown * o * (1 - o))
-    return o * (1 - shown * shown), f, xp.concatenate(gates, -1)
+    squashed = xp.tanh(after[1])
+    gates = (g * i * (1 - i), before[1] * f * (1 - f), i * (1 - g * g), squashed * o * (1 - o))
+    return o * (1 - squashed * squashed), f, xp.concatenate(gates, -1)
 
 
 def _lstm_backward(xp: Any, gradients: State, slopes: State) -> Gradients:
-    (hidden, cell), (shown, forget, gates) = gradients, slopes
-    cell = cell + hidden * shown
+    (hidden, cell), (output, forget, gates) = gradients, slopes
+    cell = cell + hidden * output
     gates = gates * xp.concatenate((cell, cell, cell, hidden), -1)
     return Gradients(gates, gates, (xp.zeros_like(hidden), cell * forget))
 

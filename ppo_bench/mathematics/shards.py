@@ -37,18 +37,18 @@ SINGLE_SHARD = Shard()
 
 def slice_shard(specs: Iterable[ArraySpec], arrays: Arrays, shard: Shard) -> Arrays:
     """`arrays`, with this part alone of those that are declared to lie along the environments."""
-    axes = _axes(specs)
+    axes = _env_axes(specs)
     return {name: shard.slice(array, axes[name]) if name in axes else array for name, array in arrays.items()}
 
 
 def concatenate_shards(specs: Iterable[ArraySpec], parts: Sequence[Arrays]) -> Arrays:
     """The arrays of all environments, from those of their `parts` in order; the first's where all have the same."""
-    axes = _axes(specs)
+    axes = _env_axes(specs)
     return {
         name: np.concatenate([part[name] for part in parts], axes[name]) if name in axes else array
         for name, array in parts[0].items()
     }
 
 
-def _axes(specs: Iterable[ArraySpec]) -> dict[str, int]:
+def _env_axes(specs: Iterable[ArraySpec]) -> dict[str, int]:
     return {array.name: array.env_axis for array in specs if array.env_axis is not None}

@@ -49,17 +49,17 @@ def initial_weights(parameters: tuple[Parameter, ...], seed: int) -> dict[str, n
 
     The k-th parameter has a random key of its own, so that a parameter added at the end changes no other.
     """
-    return {parameter.name: _initial(parameter, index, seed) for index, parameter in enumerate(parameters)}
+    return {parameter.name: _initial_weight(parameter, index, seed) for index, parameter in enumerate(parameters)}
 
 
-def _initial(parameter: Parameter, index: int, seed: int) -> np.ndarray:
+def _initial_weight(parameter: Parameter, index: int, seed: int) -> np.ndarray:
     if parameter.gain is None and parameter.bound is None:
         return np.full(parameter.shape, parameter.fill, np.float32)
     rows, columns = parameter.shape[0], math.prod(parameter.shape[1:])
     one = np.ones(1, np.int32)
     key = noise.stream_key(np, one * seed, noise.Stream.WEIGHTS, one * index, one * 0)
-    places = np.arange(rows, dtype=np.int32)[:, None], np.arange(columns, dtype=np.int32)[None, :]
-    words = noise.threefry2x32(key, places)
+    indices = np.arange(rows, dtype=np.int32)[:, None], np.arange(columns, dtype=np.int32)[None, :]
+    words = noise.threefry2x32(key, indices)
     if parameter.gain is None:
         values = parameter.bound * (2.0 * noise.uniform(np, words[0], np.float64) - 1.0)
     else:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.mathematics.normalize import are_bytes
+from ppo_bench.common.flattened import is_byte_space
 from ppo_bench.mathematics.weights import Parameter
-from ppo_bench.networks.convolutions import Window, channels_of, pixels_after, sides_of
+from ppo_bench.networks.convolutions import Window, image_sides, num_channels, num_output_pixels
 from ppo_bench.networks.layers import ACTOR_GAIN, CRITIC_GAIN, Parameters, linear
 from ppo_bench.networks.module_spec import ModuleSpec, options
-from ppo_bench.networks.network import Actions, NetworkSpec
+from ppo_bench.networks.network import ActionSpec, NetworkSpec
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Box, Space
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
 ACTIVATIONS = ("tanh", "relu", "leaky_relu", "elu", "gelu", "silu")
 
 
-def network(
-    module: ModuleSpec, observation_space: Box, actions: Actions, first: tuple[str, ...], **fields: Any
+def network_spec(
+    module: ModuleSpec, observation_space: Box, actions: ActionSpec, first: tuple[str, ...], **fields: Any
 ) -> NetworkSpec:
     """The network of `module` for these spaces; `first` are the names of the weights that meet the observations."""
     arrays = list(module.parameters)
     if not actions.choices:
         position = max(i for i, p in enumerate(arrays) if p.name.startswith("critic.")) + 1
         arrays.insert(position, Parameter("actor.log_std", (actions.action_dim,), None))
-    of_bytes = are_bytes(observation_space)
+    takes_bytes = is_byte_space(observation_space)
     return NetworkSpec(
         module,
         tuple(arrays),
         observation_space.shape,
-        of_bytes,
+        takes_bytes,
         actions,
-        scaled_weights=first if of_bytes else (),
+        scaled_weights=first if takes_bytes else (),
         **fields,
     )
 
 
-def hidden_options(hidden_sizes: list[int], activation: str, layer_norm: bool) -> dict[str, Any]:
+def hidden_layer_options(hidden_sizes: list[int], activation: str, layer_norm: bool) -> dict[str, Any]:
     """Options of hidden layers. Raises `ConfigError` if one is out of range."""
     if activation not in ACTIVATIONS:
         raise ConfigError(f"network.activation={activation}: choose one of {', '.join(ACTIVATIONS)}")
@@ -55,12 +55,12 @@ def actor_critic_heads(units: int, outputs: int, streams: int) -> Parameters:
     )
 
 
-def pixels_of(name: str, shape: tuple[int, ...], windows: tuple[Window, ...]) -> int:
+def num_pixels(name: str, shape: tuple[int, ...], windows: tuple[Window, ...]) -> int:
     """Number of pixels that the convolutions of the network `name` make of images of `shape`.
 
     Raises `ConfigError` if there are none.
     """
-    pixels = pixels_after(windows, *sides_of(shape))
+    pixels = num_output_pixels(windows, *image_sides(shape))
     if pixels < 1:
         raise ConfigError(f"network={name}: images of shape {shape} are too small for it; use network=mlp or lstm")
     return pixels
@@ -78,25 +78,25 @@ def shared_cnn(
     **fields: Any,
 ) -> NetworkSpec:
     """A network of `trunk` with `units` outputs and of actor and critic: `actor_critic`, or one layer each."""
-    actions = actions_of(action_space)
+    actions = action_spec(action_space)
     module = ModuleSpec(
         name,
         options(outputs=actions.action_dim, streams=streams),
         (*trunk, *(actor_critic or actor_critic_heads(units, actions.action_dim, streams))),
-        inputs=options(channels=channels_of(observation_space.shape), pixels=pixels),
+        inputs=options(channels=num_channels(observation_space.shape), pixels=pixels),
         convolves=True,
     )
-    return network(module, observation_space, actions, ("trunk.0.weight",), images=True, **fields)
+    return network_spec(module, observation_space, actions, ("trunk.0.weight",), images=True, **fields)
 
 
-def actions_of(action_space: Space) -> Actions:
+def action_spec(action_space: Space) -> ActionSpec:
     """The actions of a gymnasium space: one integer, several integers, or a vector of floats."""
     from gymnasium import spaces
 
     if isinstance(action_space, spaces.Discrete):
-        return Actions((), (int(action_space.n),))
+        return ActionSpec((), (int(action_space.n),))
     if isinstance(action_space, spaces.MultiDiscrete):
-        return Actions(action_space.shape, tuple(int(n) for n in action_space.nvec))
+        return ActionSpec(action_space.shape, tuple(int(n) for n in action_space.nvec))
     if isinstance(action_space, spaces.MultiBinary):
-        return Actions(action_space.shape, (2,) * action_space.shape[0])
-    return Actions(action_space.shape or (), ())
+        return ActionSpec(action_space.shape, (2,) * action_space.shape[0])
+    return ActionSpec(action_space.shape or (), ())

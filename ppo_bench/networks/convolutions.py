@@ -40,7 +40,7 @@ class ImageEncoder(NamedTuple):
     """Number of pixels after the convolutions."""
 
 
-def nature(channels: int, pixels: int, units: int, *, first: int = 0, uniform: bool = False) -> Parameters:
+def nature_parameters(channels: int, pixels: int, units: int, *, first: int = 0, uniform: bool = False) -> Parameters:
     """Parameters of the convolutions of Mnih et al. 2015, which leave `pixels`, and of a linear layer of `units`.
 
     Names count from `trunk.<first>`. With `uniform`, biases begin as PyTorch's do by default.
@@ -53,7 +53,7 @@ def nature(channels: int, pixels: int, units: int, *, first: int = 0, uniform: b
     )
 
 
-def impala(channels: int, pixels: int) -> Parameters:
+def impala_parameters(channels: int, pixels: int) -> Parameters:
     """Parameters of the three blocks of Espeholt et al. 2018 and of a linear layer, which begin as PyTorch's do."""
     convolutions: list[Any] = []
     for block, outputs in enumerate((16, 32, 32)):
@@ -75,7 +75,7 @@ def image_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
     frames, image = (shape[0], shape[1:]) if len(shape) == 4 else (1, shape)
     if len(image) == 2:
         return *image, 1
-    height, width, channels = (*image[1:], image[0]) if channels_first(image) else image
+    height, width, channels = (*image[1:], image[0]) if has_channels_first(image) else image
     return height, width, frames * channels
 
 
@@ -83,7 +83,7 @@ def channels_last(xp: Any, images: Array, shape: tuple[int, ...]) -> Array:
     """Images `[N, H, W, C]` from `images [N, *shape]`; the channels of several frames are concatenated."""
     if len(shape) == 2:
         return images[..., None]
-    if channels_first(shape[-3:]):
+    if has_channels_first(shape[-3:]):
         images = xp.moveaxis(images, -3, -1)
     if len(shape) == 3:
         return images
@@ -99,30 +99,30 @@ def are_images(shape: tuple[int, ...], dtype: np.dtype | None) -> bool:
     return sorted(image)[-2] >= MIN_IMAGE_SIDE and (dtype == np.uint8 or (dtype.kind == "f" and len(image) == 3))
 
 
-def channels_of(shape: tuple[int, ...]) -> int:
+def num_channels(shape: tuple[int, ...]) -> int:
     """The number of channels of images of `shape`. Raises `ConfigError` if they are no images."""
     return image_shape(shape)[2]
 
 
-def sides_of(shape: tuple[int, ...]) -> tuple[int, int]:
+def image_sides(shape: tuple[int, ...]) -> tuple[int, int]:
     """Height and width of images of `shape`, in any layout."""
     return image_shape(shape)[:2]
 
 
-def sides_after(windows: Sequence[Window], height: int, width: int) -> tuple[int, int]:
+def output_sides(windows: Sequence[Window], height: int, width: int) -> tuple[int, int]:
     """Height and width of what `windows` make of images; 0 or less if the images are too small for them."""
     for size, stride, padding in windows:
         height, width = ((side + 2 * padding - size) // stride + 1 for side in (height, width))
     return height, width
 
 
-def pixels_after(windows: Sequence[Window], height: int, width: int) -> int:
+def num_output_pixels(windows: Sequence[Window], height: int, width: int) -> int:
     """The number of pixels that `windows` make of images; 0 if the images are too small for them."""
-    height, width = sides_after(windows, height, width)
+    height, width = output_sides(windows, height, width)
     return max(height, 0) * max(width, 0)
 
 
-def channels_first(shape: tuple[int, ...]) -> bool:
+def has_channels_first(shape: tuple[int, ...]) -> bool:
     """Whether images of this shape have their channels first: the last two axes are more alike than the first two.
 
     So have `(4, 84, 84)` and `(3, 60, 160)`, but not a board of `(4, 4, 31)`.
@@ -131,17 +131,19 @@ def channels_first(shape: tuple[int, ...]) -> bool:
     return abs(first - second) > abs(second - third)
 
 
-def images_in(space: Any) -> list[FlattenedArray]:
+def find_images(space: Any) -> list[FlattenedArray]:
     """The images in flattened observations that convolutions can take; none in other spaces.
 
     An image has at least `MIN_IMAGE_SIDE` in height and width, and fewer channels than that in a frame.
     """
     arrays = space.arrays if isinstance(space, FlattenedBox) else ()
     images = [array for array in arrays if len(array.shape) in (3, 4) and 0 not in array.shape]
-    return [image for image in images if min(sides_of(image.shape)) >= MIN_IMAGE_SIDE > channels_of(image.shape[-3:])]
+    return [
+        image for image in images if min(image_sides(image.shape)) >= MIN_IMAGE_SIDE > num_channels(image.shape[-3:])
+    ]
 
 
-def between_images(images: Sequence[FlattenedArray], size: int) -> list[tuple[int, int]]:
+def ranges_between_images(images: Sequence[FlattenedArray], size: int) -> list[tuple[int, int]]:
     """Starts and stops of what lies between and around `images` in a vector of `size` numbers."""
     starts, stops = [0, *(image.stop for image in images)], [*(image.start for image in images), size]
     return [(start, stop) for start, stop in zip(starts, stops, strict=True) if start < stop]

@@ -35,22 +35,22 @@ class ModuleSpec:
 
     def torch_function(self) -> Callable[..., Any]:
         """The function `(params, *inputs)` of the module of PyTorch."""
-        from ppo_bench.networks.torch.functional import FunctionalModule
+        from ppo_bench.networks.torch.ops import FunctionalModule
 
-        cls, options = _located(f"torch.{self.name}"), {**dict(self.options), **dict(self.inputs)}
+        cls, options = _import_module_class(f"torch.{self.name}"), {**dict(self.options), **dict(self.inputs)}
         return FunctionalModule(lambda: cls(**options), self.parameters)
 
     def flax_function(self, by_products: bool) -> Callable[..., Any]:
         """The function `(params, *inputs)` of the module of Flax; `by_products` is an option of its convolutions."""
-        from ppo_bench.networks.flax.functional import FunctionalModule
+        from ppo_bench.networks.flax.ops import FunctionalModule
 
         options = {**dict(self.options), **dict(self.flax)}
         if self.convolves:
             options["by_products"] = by_products
-        return FunctionalModule(_located(f"flax.{self.name}")(**options), self.parameters)
+        return FunctionalModule(_import_module_class(f"flax.{self.name}")(**options), self.parameters)
 
 
-def _located(name: str) -> Any:
+def _import_module_class(name: str) -> Any:
     module, _, cls = name.rpartition(".")
     return getattr(importlib.import_module(f"{__package__}.{module}"), cls)
 

@@ -20,7 +20,7 @@ from ppo_bench.networks.ops import Ops, PortableModule
 
 
 @dataclass(frozen=True)
-class Actions:
+class ActionSpec:
     """The actions of a policy: integers or vectors of floats."""
 
     shape: tuple[int, ...]
@@ -38,8 +38,8 @@ MASKED_LOGIT = -1e9
 """The logit of an illegal choice. It is finite, and small enough that probability, entropy term and gradient are 0."""
 
 
-class Carry(NamedTuple):
-    """The declaration of one array of a network's carry (its memory)."""
+class CarrySpec(NamedTuple):
+    """The declaration of one array of a network's carry, which it passes from step to step."""
 
     name: str
     shape: tuple[int, ...]
@@ -78,10 +78,10 @@ class NetworkSpec:
     parameters: tuple[Parameter, ...]
     """All parameters: the module's and, for actions of floats, `actor.log_std`."""
     observation_shape: tuple[int, ...]
-    """Shape of one observation of the environment, before `arrange`."""
+    """Shape of one observation of the environment, before `to_input_layout`."""
     uint8: bool
     """Whether observations are bytes, which are stored as such."""
-    actions: Actions
+    actions: ActionSpec
     _: KW_ONLY
     images: bool = False
     """Whether the module takes images `[H, W, C]`; else it takes vectors."""
@@ -91,15 +91,15 @@ class NetworkSpec:
     """Number of last channels, in images of bytes, whose values from 0 to 255 are not divided by 255."""
     separate_critic: bool = False
     """Whether the critic shares no layer with the actor; there is no carry then."""
-    carry: tuple[Carry, ...] = ()
+    carry: tuple[CarrySpec, ...] = ()
     """Arrays that the network remembers from one step to the next; a feed-forward network has none."""
-    sequences: bool = False
+    learns_from_sequences: bool = False
     """Whether minibatches consist of whole environments.
 
     If true, gradients flow through the carry from the first step of the rollout (`unroll`). If false, minibatches
     consist of single transitions, each with the carry that the network had at that step.
     """
-    unrolls: bool = False
+    takes_sequences: bool = False
     """Whether the module takes whole sequences, too: observations `[T, B, ...]` with episode-start flags `[T, B]`."""
     reconstruction_coef: float = 0.0
     """Weight of the module's loss of a reconstruction of the observed images; 0 if it has none."""
@@ -126,12 +126,13 @@ class NetworkSpec:
         return {}
 
     @property
-    def windows(self) -> tuple[Carry, ...]:
+    def windows(self) -> tuple[CarrySpec, ...]:
         """The arrays of the carry that are windows over the latest steps."""
         return tuple(carry for carry in self.carry if carry.window)
 
     def forward(self, ops: Ops, params: Tree, obs: Array, carry: Tree, episode_start: Array | None) -> NetworkOutputs:
-        """Policy outputs, values `[B]` and the next carry, from observations `[B, ...]` in the layout of `arrange`.
+        """Policy outputs, values `[B]` and the next carry, from observations `[B, ...]` in the layout of
+        `to_input_layout`.
 
         With S > 1 reward streams, values are `[B, S]`. `carry` holds an array `[B, ...]` for each declared name.
         `episode_start [B]` is 1 where the carry is reset before this step, else 0. Networks without a carry take `{}`
@@ -162,7 +163,7 @@ class NetworkSpec:
         """Weights, by name, of losses that the network adds to the algorithm's."""
         return reconstruction(self.reconstruction_coef)
 
-    def losses(
+    def forward_with_losses(
         self, ops: Ops, params: Tree, obs: Array, carry: Tree, episode_start: Array | None
     ) -> tuple[PolicyOutputs, Array, Tree]:
         """Policy outputs and values of `forward` for transitions, and the scalars named by `auxiliary_losses`."""
@@ -183,10 +184,10 @@ class NetworkSpec:
     def _to_layer_dtype(self, ops: Ops, params: Tree) -> Tree:
         """Parameters in the layers' dtype, with `scaled_weights` divided by 255."""
         if self.scaled_weights:
-            params = {**params, **{name: self._scaled(ops, params[name]) for name in self.scaled_weights}}
+            params = {**params, **{name: self._scale_weight(ops, params[name]) for name in self.scaled_weights}}
         return ops.to_layer_dtype(params)
 
-    def _scaled(self, ops: Ops, weight: Array) -> Array:
+    def _scale_weight(self, ops: Ops, weight: Array) -> Array:
         """A first-layer `weight [..., channels]` divided by 255, except for the undivided channels."""
         if not self.undivided_channels:
             return weight / 255.0
@@ -218,7 +219,7 @@ class NetworkSpec:
 
         `carry` is the one before the first step; it is reset before each step where `episode_start [T, B]` is 1.
         """
-        if self.unrolls:
+        if self.takes_sequences:
             policy_outputs, values, _ = self.forward(ops, params, obs, carry, episode_start)
             return policy_outputs, values
 
@@ -233,7 +234,7 @@ class NetworkSpec:
         """The policy's outputs from their `first` part: (logits,), or (mean, log_std) with `log_std` from `params`."""
         return (first,) if self.discrete else (first, params["actor.log_std"])
 
-    def arrange(self, observations: Array, xp: Any = np) -> Array:
+    def to_input_layout(self, observations: Array, xp: Any = np) -> Array:
         """`observations [N, ...]` in the network's layout, views where possible: images channels last, others flat."""
         if not self.images:
             return observations.reshape(observations.shape[0], -1)
@@ -241,8 +242,8 @@ class NetworkSpec:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Shape of one observation in the layout of `arrange`."""
-        return self.arrange(np.empty((1, *self.observation_shape), np.uint8)).shape[1:]
+        """Shape of one observation in the layout of `to_input_layout`."""
+        return self.to_input_layout(np.empty((1, *self.observation_shape), np.uint8)).shape[1:]
 
 
 class Network(Protocol):

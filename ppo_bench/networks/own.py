@@ -11,12 +11,11 @@ import numpy as np
 
 from ppo_bench.common.classes import import_class
 from ppo_bench.common.errors import ConfigError, one_line
-from ppo_bench.common.flattened import FlattenedArray, FlattenedBox
+from ppo_bench.common.flattened import FlattenedArray, FlattenedBox, is_byte_space
 from ppo_bench.mathematics.arrays import Array, Arrays, Tree
-from ppo_bench.mathematics.normalize import are_bytes
 from ppo_bench.mathematics.weights import Parameter
-from ppo_bench.networks.building import actions_of
-from ppo_bench.networks.network import Carry, NetworkSpec
+from ppo_bench.networks.building import action_spec
+from ppo_bench.networks.network import CarrySpec, NetworkSpec
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Box, Space
@@ -49,7 +48,7 @@ class Own:
             TorchModule(self.torch, spaces) if self.torch else None,
             FlaxModule(self.flax, spaces) if self.flax else None,
         )
-        actions, first = actions_of(action_space), module.first
+        actions, first = action_spec(action_space), module.first
         parameters = tuple(Parameter(name, shape, None) for name, shape in first.shapes.items())
         if not actions.choices:
             parameters = (*parameters, Parameter("actor.log_std", (actions.action_dim,), None))
@@ -57,10 +56,10 @@ class Own:
             module,
             parameters,
             observation_space.shape,
-            are_bytes(observation_space),
+            is_byte_space(observation_space),
             actions,
-            carry=tuple(Carry(name, shape) for name, shape in first.carry.items()),
-            sequences=bool(first.carry),
+            carry=tuple(CarrySpec(name, shape) for name, shape in first.carry.items()),
+            learns_from_sequences=bool(first.carry),
         )
 
 
@@ -114,7 +113,7 @@ class OwnModule:
         def called(params: Tree, obs: Array, *carry_inputs: Any) -> Any:
             import jax
 
-            own = module.translated(params, names) if self.torch_module else params
+            own = module.translate_params(params, names) if self.torch_module else params
             dtype = own[next(iter(module.shapes))].dtype
             return module(own, *jax.tree.map(lambda x: x.astype(dtype), (self._parts(obs), *carry_inputs)))
 
@@ -138,13 +137,13 @@ class OwnSpec(NetworkSpec):
         if getattr(module, f"{library}_module") is None:
             raise ConfigError(f"network.{library}=null: this framework needs a module of your own of {library}")
         if library == "flax" and module.flax_module and module.torch_module:
-            module.flax_module.translated(module.torch_module.initial_params(0), dict(module.names))
+            module.flax_module.translate_params(module.torch_module.initial_params(0), dict(module.names))
 
     def initial_params(self, seed: int) -> Arrays:
         """See `NetworkSpec.initial_params`: the values that the module's constructor gives its parameters."""
         return self.module.first.initial_params(seed)
 
-    def arrange(self, observations: Array, xp: Any = np) -> Array:
+    def to_input_layout(self, observations: Array, xp: Any = np) -> Array:
         """`observations [N, ...]` in their own layout."""
         return observations
 
@@ -207,29 +206,29 @@ class FlaxModule:
         import jax
 
         if self._shapes is None:
-            tree = jax.eval_shape(lambda: self._drawn(0))
+            tree = jax.eval_shape(lambda: self._draw_params(0))
             self._shapes = {name: tuple(x.shape) for name, x in _flat(tree).items()}
         return self._shapes
 
-    def _drawn(self, seed: int) -> Any:
+    def _draw_params(self, seed: int) -> Any:
         import jax
         import jax.numpy as jnp
 
         carry = {name: jnp.zeros((1, *shape)) for name, shape in self.carry.items()}
         carry_inputs = (carry, jnp.zeros(1)) if carry else ()
         parts = {name: jnp.zeros((1, *part.shape)) for name, part in getattr(self._space, "spaces", {}).items()}
-        seen = parts or jnp.zeros((1, *self._space.shape))
+        observation = parts or jnp.zeros((1, *self._space.shape))
         with _made_by(f"network.flax={self._target}"):
-            variables = self._module.init(jax.random.key(seed), seen, *carry_inputs)
+            variables = self._module.init(jax.random.key(seed), observation, *carry_inputs)
         if apart := set(variables) - {"params"}:
             raise ConfigError(f"network.flax={self._target}: {apart.pop()} are variables that a run does not keep")
         return variables["params"]
 
     def initial_params(self, seed: int) -> Arrays:
         """Initial parameters by name."""
-        return {name: np.asarray(x) for name, x in _flat(self._drawn(seed)).items()}
+        return {name: np.asarray(x) for name, x in _flat(self._draw_params(seed)).items()}
 
-    def translated(self, params: Tree, names: Mapping[str, str]) -> Tree:
+    def translate_params(self, params: Tree, names: Mapping[str, str]) -> Tree:
         """The parameters of a PyTorch module as this module's; `names` are theirs by its own.
 
         Kernels `[in, out]` and `[height, width, in, out]` are PyTorch's weights `[out, in]` and `[out, in, height,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.mathematics.arrays import Array, Tree
 from ppo_bench.mathematics.weights import Parameter
-from ppo_bench.networks.convolutions import MIN_IMAGE_SIDE, NATURE, pixels_after
+from ppo_bench.networks.convolutions import MIN_IMAGE_SIDE, NATURE, num_output_pixels
 from ppo_bench.networks.layers import Parameters, conv, linear
 from ppo_bench.networks.module_spec import ModuleSpec, options
 from ppo_bench.networks.network import NetworkSpec
@@ -67,12 +67,12 @@ def rnd_networks(network: NetworkSpec, units: int) -> RndNetworks:
         size = math.prod(shape)
         return RndNetworks({which: _vector_module(which, size, units) for which in (PREDICTOR, TARGET)}, (size,))
     if min(shape[:2]) < MIN_IMAGE_SIDE:
-        shown = " x ".join(map(str, shape[:2]))
+        size_text = " x ".join(map(str, shape[:2]))
         raise ConfigError(
-            f"algorithm=rnd takes images of {MIN_IMAGE_SIDE} x {MIN_IMAGE_SIDE} pixels or more, not {shown}"
+            f"algorithm=rnd takes images of {MIN_IMAGE_SIDE} x {MIN_IMAGE_SIDE} pixels or more, not {size_text}"
         )
     height, width, channels = *shape[:2], 3 if shape[2] % 3 == 0 else 1
-    pixels = pixels_after(NATURE, height, width)
+    pixels = num_output_pixels(NATURE, height, width)
     modules = {which: _image_module(which, channels, pixels, units) for which in (PREDICTOR, TARGET)}
     return RndNetworks(modules, (height, width, channels))
 

@@ -7,10 +7,17 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.flattened import is_byte_space
 from ppo_bench.common.values import added_field
-from ppo_bench.mathematics.normalize import are_bytes
 from ppo_bench.mathematics.recurrent import CELLS
-from ppo_bench.networks.building import actions_of, actor_critic_heads, hidden_options, network, pixels_of, shared_cnn
+from ppo_bench.networks.building import (
+    action_spec,
+    actor_critic_heads,
+    hidden_layer_options,
+    network_spec,
+    num_pixels,
+    shared_cnn,
+)
 from ppo_bench.networks.convolutions import (
     IMPALA,
     MIN_IMAGE_SIDE,
@@ -18,17 +25,17 @@ from ppo_bench.networks.convolutions import (
     ImageEncoder,
     Window,
     are_images,
-    between_images,
-    channels_of,
-    images_in,
-    impala,
-    nature,
-    pixels_after,
-    sides_of,
+    find_images,
+    image_sides,
+    impala_parameters,
+    nature_parameters,
+    num_channels,
+    num_output_pixels,
+    ranges_between_images,
 )
 from ppo_bench.networks.layers import ACTOR_GAIN, CRITIC_GAIN, Parameters, conv, hidden_layers, linear, mlp, recurrent
 from ppo_bench.networks.module_spec import ModuleSpec, options
-from ppo_bench.networks.network import Carry, NetworkSpec
+from ppo_bench.networks.network import CarrySpec, NetworkSpec
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Box, Space
@@ -48,14 +55,16 @@ class Mlp:
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces, with a value for each of `streams` reward streams."""
-        inputs, actions = math.prod(observation_space.shape), actions_of(action_space)
+        inputs, actions = math.prod(observation_space.shape), action_spec(action_space)
         module = ModuleSpec(
             "mlp.Mlp",
-            options(**self.hidden(), outputs=actions.action_dim, streams=streams),
+            options(**self.hidden_layer_options(), outputs=actions.action_dim, streams=streams),
             self.actor_and_critic(inputs, actions.action_dim, streams),
             inputs=options(inputs=inputs),
         )
-        return network(module, observation_space, actions, ("actor.0.weight", "critic.0.weight"), separate_critic=True)
+        return network_spec(
+            module, observation_space, actions, ("actor.0.weight", "critic.0.weight"), separate_critic=True
+        )
 
     def actor_and_critic(self, inputs: int, outputs: int, streams: int) -> Parameters:
         """Parameters of an actor with `outputs` and a critic, which share no layer."""
@@ -64,9 +73,9 @@ class Mlp:
             *mlp("critic", [inputs, *self.hidden_sizes, streams], CRITIC_GAIN, normalised=self.layer_norm),
         )
 
-    def hidden(self) -> dict[str, Any]:
+    def hidden_layer_options(self) -> dict[str, Any]:
         """The options that say what the hidden layers are. Raises `ConfigError` if one is out of range."""
-        return hidden_options(self.hidden_sizes, self.activation, self.layer_norm)
+        return hidden_layer_options(self.hidden_sizes, self.activation, self.layer_norm)
 
 
 @dataclass(frozen=True)
@@ -80,12 +89,12 @@ class NatureCnn:
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces; see `Mlp.build`."""
-        channels = channels_of(observation_space.shape)
-        pixels = pixels_of("nature_cnn", observation_space.shape, NATURE)
+        channels = num_channels(observation_space.shape)
+        pixels = num_pixels("nature_cnn", observation_space.shape, NATURE)
         if not 0 <= self.undivided_channels < channels:
             raise ConfigError(f"network.undivided_channels={self.undivided_channels}: images have {channels} channels")
         spaces = observation_space, action_space, streams
-        trunk = nature(channels, pixels, 512)
+        trunk = nature_parameters(channels, pixels, 512)
         return shared_cnn("cnn.NatureCnn", trunk, 512, pixels, *spaces, undivided_channels=self.undivided_channels)
 
 
@@ -98,8 +107,8 @@ class ImpalaCnn:
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces; see `Mlp.build`."""
-        pixels = pixels_of("impala_cnn", observation_space.shape, IMPALA)
-        trunk = impala(channels_of(observation_space.shape), pixels)
+        pixels = num_pixels("impala_cnn", observation_space.shape, IMPALA)
+        trunk = impala_parameters(num_channels(observation_space.shape), pixels)
         return shared_cnn("cnn.ImpalaCnn", trunk, 256, pixels, observation_space, action_space, streams)
 
 
@@ -109,8 +118,8 @@ class MinAtarCnn:
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces; see `Mlp.build`."""
-        pixels = pixels_of("minatar_cnn", observation_space.shape, (Window(3, 1),))
-        channels = channels_of(observation_space.shape)
+        pixels = num_pixels("minatar_cnn", observation_space.shape, (Window(3, 1),))
+        channels = num_channels(observation_space.shape)
         trunk = (*conv("trunk.0", channels, 16, kernel=3), *linear("trunk.1", 16 * pixels, 128))
         return shared_cnn("cnn.MinAtarCnn", trunk, 128, pixels, observation_space, action_space, streams)
 
@@ -121,11 +130,11 @@ class RndCnn:
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces; see `Mlp.build`."""
-        pixels = pixels_of("rnd_cnn", observation_space.shape, NATURE)
-        trunk = (*nature(channels_of(observation_space.shape), pixels, 256), *linear("trunk.4", 256, 448))
+        pixels = num_pixels("rnd_cnn", observation_space.shape, NATURE)
+        trunk = (*nature_parameters(num_channels(observation_space.shape), pixels, 256), *linear("trunk.4", 256, 448))
         actor_critic = (
             *linear("actor.0", 448, 448, gain=0.01),
-            *linear("actor.1", 448, actions_of(action_space).action_dim, gain=ACTOR_GAIN),
+            *linear("actor.1", 448, action_spec(action_space).action_dim, gain=ACTOR_GAIN),
             *linear("critic.0", 448, 448, gain=0.1),
             *linear("critic.1", 448, streams, gain=0.01),
         )
@@ -138,29 +147,29 @@ class Combined(Mlp):
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces; see `Mlp.build`."""
-        images = images_in(observation_space)
+        images = find_images(observation_space)
         if not images:
             raise ConfigError(
                 f"network=combined takes dictionaries with images from {MIN_IMAGE_SIDE} x {MIN_IMAGE_SIDE} pixels, of "
                 "which env.observe leaves none: use network=auto"
             )
         image_encoders = [
-            ImageEncoder(i, channels_of(i.shape), pixels_after(NATURE, *sides_of(i.shape))) for i in images
+            ImageEncoder(i, num_channels(i.shape), num_output_pixels(NATURE, *image_sides(i.shape))) for i in images
         ]
-        others, actions = between_images(images, observation_space.shape[0]), actions_of(action_space)
+        others, actions = ranges_between_images(images, observation_space.shape[0]), action_spec(action_space)
         features = IMAGE_FEATURES * len(image_encoders) + sum(stop - start for start, stop in others)
         encoder_parameters = (
-            nature(encoder.channels, encoder.pixels, IMAGE_FEATURES, first=4 * k)
+            nature_parameters(encoder.channels, encoder.pixels, IMAGE_FEATURES, first=4 * k)
             for k, encoder in enumerate(image_encoders)
         )
         module = ModuleSpec(
             "combined.Combined",
             options(
-                **self.hidden(),
+                **self.hidden_layer_options(),
                 image_encoders=image_encoders,
                 others=others,
                 units=IMAGE_FEATURES,
-                of_bytes=are_bytes(observation_space),
+                takes_bytes=is_byte_space(observation_space),
                 outputs=actions.action_dim,
                 streams=streams,
             ),
@@ -170,7 +179,7 @@ class Combined(Mlp):
             ),
             convolves=True,
         )
-        return network(module, observation_space, actions, ())
+        return network_spec(module, observation_space, actions, ())
 
 
 @dataclass(frozen=True)
@@ -181,7 +190,7 @@ class Auto(Mlp):
         """The network for these spaces; see `Mlp.build`."""
         shape = observation_space.shape
         network: NatureCnn | ImpalaCnn | MinAtarCnn | Mlp = Mlp(**vars(self))
-        if images_in(observation_space):
+        if find_images(observation_space):
             network = Combined(**vars(self))
         elif are_images(shape, observation_space.dtype):
             network = ImpalaCnn() if sorted(shape) == [3, 64, 64] else NatureCnn()
@@ -203,11 +212,11 @@ class RecurrentMlp:
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces; see `Mlp.build`."""
-        sizes, actions = [math.prod(observation_space.shape), *self.hidden_sizes], actions_of(action_space)
+        sizes, actions = [math.prod(observation_space.shape), *self.hidden_sizes], action_spec(action_space)
         module = ModuleSpec(
             "recurrent.RecurrentMlp",
             options(
-                **hidden_options(self.hidden_sizes, self.activation, self.layer_norm),
+                **hidden_layer_options(self.hidden_sizes, self.activation, self.layer_norm),
                 **_cell(self.cell, self.units),
                 outputs=actions.action_dim,
                 streams=streams,
@@ -220,7 +229,7 @@ class RecurrentMlp:
             inputs=options(inputs=sizes[0]),
         )
         first = "trunk.0.weight" if self.hidden_sizes else "memory.weight_ih"
-        return network(module, observation_space, actions, (first,), **_remembering(self.cell, self.units))
+        return network_spec(module, observation_space, actions, (first,), **_remembering(self.cell, self.units))
 
 
 @dataclass(frozen=True)
@@ -232,13 +241,13 @@ class RecurrentCnn:
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces; see `Mlp.build`."""
-        channels, actions = channels_of(observation_space.shape), actions_of(action_space)
-        pixels = pixels_of("lstm_cnn", observation_space.shape, NATURE)
+        channels, actions = num_channels(observation_space.shape), action_spec(action_space)
+        pixels = num_pixels("lstm_cnn", observation_space.shape, NATURE)
         module = ModuleSpec(
             "recurrent.RecurrentCnn",
             options(**_cell(self.cell, self.units), outputs=actions.action_dim, streams=streams),
             (
-                *nature(channels, pixels, 512),
+                *nature_parameters(channels, pixels, 512),
                 *actor_critic_heads(self.units, actions.action_dim, streams),
                 *recurrent("memory", self.cell, 512, self.units),
             ),
@@ -246,7 +255,7 @@ class RecurrentCnn:
             convolves=True,
         )
         fields = _remembering(self.cell, self.units)
-        return network(module, observation_space, actions, ("trunk.0.weight",), images=True, **fields)
+        return network_spec(module, observation_space, actions, ("trunk.0.weight",), images=True, **fields)
 
 
 def _cell(cell: str, units: int) -> dict[str, Any]:
@@ -264,4 +273,8 @@ def _remembering(cell: str, units: int) -> dict[str, Any]:
     A minibatch has whole environments. Gradients flow through all steps of a rollout, from the carry with which the
     rollout began. There is no burn-in: during an update that carry stays the one that the older parameters computed.
     """
-    return {"carry": tuple(Carry(name, (units,)) for name in CELLS[cell].states), "sequences": True, "unrolls": True}
+    return {
+        "carry": tuple(CarrySpec(name, (units,)) for name in CELLS[cell].states),
+        "learns_from_sequences": True,
+        "takes_sequences": True,
+    }

@@ -18,13 +18,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.mathematics.normalize import are_bytes
+from ppo_bench.common.flattened import is_byte_space
 from ppo_bench.mathematics.weights import Parameter
-from ppo_bench.networks.building import actions_of, network, pixels_of
-from ppo_bench.networks.convolutions import MIN_IMAGE_SIDE, NATURE, channels_of, nature, sides_after, sides_of
+from ppo_bench.networks.building import action_spec, network_spec, num_pixels
+from ppo_bench.networks.convolutions import (
+    MIN_IMAGE_SIDE,
+    NATURE,
+    image_sides,
+    nature_parameters,
+    num_channels,
+    output_sides,
+)
 from ppo_bench.networks.layers import CRITIC_GAIN, Parameters, conv, layer_norm, linear, weight_and_bias
 from ppo_bench.networks.module_spec import ModuleSpec, options
-from ppo_bench.networks.network import Carry, NetworkSpec, reconstruction
+from ppo_bench.networks.network import CarrySpec, NetworkSpec, reconstruction
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Box, Space
@@ -63,7 +70,7 @@ def decoder_input_shape(sides: tuple[int, int]) -> ImageShape:
     """
     after = sides
     for window in NATURE:
-        before, after = after, sides_after([window], *after)
+        before, after = after, output_sides([window], *after)
         if any((side - 1) * window.stride + window.size != whole for side, whole in zip(after, before, strict=True)):
             raise ConfigError(
                 f"network.reconstruction_coef: images of {sides} pixels cannot be made again by the decoder, those of "
@@ -114,19 +121,19 @@ class Trxl:
         if not 0 <= self.reconstruction_coef < math.inf:
             raise ConfigError(f"network.reconstruction_coef={self.reconstruction_coef}: must be at least 0, and finite")
         shape = observation_space.shape
-        images = len(shape) in (2, 3, 4) and min(sides_of(shape)) >= MIN_IMAGE_SIDE
-        if self.reconstruction_coef and not (images and are_bytes(observation_space)):
+        images = len(shape) in (2, 3, 4) and min(image_sides(shape)) >= MIN_IMAGE_SIDE
+        if self.reconstruction_coef and not (images and is_byte_space(observation_space)):
             raise ConfigError(
                 f"network.reconstruction_coef={self.reconstruction_coef}: observations of shape {shape} and type "
                 f"{observation_space.dtype} are no images of bytes, of {MIN_IMAGE_SIDE} pixels or more; set it to 0"
             )
-        actions, inputs = actions_of(action_space), math.prod(shape)
+        actions, inputs = action_spec(action_space), math.prod(shape)
         image, decoder_shape, trunk = None, None, linear("trunk.0", inputs, self.dim, uniform=True)
         if images:
-            pixels = pixels_of("trxl", shape, NATURE)
-            image = channels_of(shape), pixels
-            trunk = nature(*image, self.dim, uniform=True)
-            decoder_shape = decoder_input_shape(sides_of(shape)) if self.reconstruction_coef else None
+            pixels = num_pixels("trxl", shape, NATURE)
+            image = num_channels(shape), pixels
+            trunk = nature_parameters(*image, self.dim, uniform=True)
+            decoder_shape = decoder_input_shape(image_sides(shape)) if self.reconstruction_coef else None
         module = ModuleSpec(
             "transformer.Transformer",
             options(
@@ -158,13 +165,13 @@ class Trxl:
             inputs=options(inputs=inputs),
             convolves=images,
         )
-        return network(
+        return network_spec(
             module,
             observation_space,
             actions,
             ("trunk.0.weight",),
             images=images,
-            carry=(Carry("steps", ()), Carry("inputs", (self.memory, self.layers, self.dim), window=True)),
+            carry=(CarrySpec("steps", ()), CarrySpec("inputs", (self.memory, self.layers, self.dim), window=True)),
             reconstruction_coef=self.reconstruction_coef,
         )
 

@@ -9,7 +9,7 @@ from ppo_bench.mathematics import normalize
 from ppo_bench.mathematics.arrays import PERSISTENT_ROLES, ArrayRole, Arrays, ArraySpec, default_arrays, select_roles
 from ppo_bench.mathematics.precision import PRECISIONS, Precision
 from ppo_bench.mathematics.weights import Parameter, initial_weights
-from ppo_bench.networks.network import Carry, NetworkSpec
+from ppo_bench.networks.network import CarrySpec, NetworkSpec
 from ppo_bench.runners.base import TrainingSpec
 
 STATE_NAMES = {
@@ -23,7 +23,7 @@ COUNTERS = tuple(ArraySpec(name, (), "int64", ArrayRole.STATISTIC) for name in (
 """Seed of the run, and number of iterations done."""
 
 
-def learner_arrays(spec: TrainingSpec) -> tuple[ArraySpec, ...]:
+def learner_array_specs(spec: TrainingSpec) -> tuple[ArraySpec, ...]:
     """Arrays of learning: parameters, Adam's moments and step, frozen arrays, algorithm statistics."""
     dtype, algorithm = PRECISIONS[spec.precision].parameters, spec.algorithm
 
@@ -35,7 +35,7 @@ def learner_arrays(spec: TrainingSpec) -> tuple[ArraySpec, ...]:
         *of("adam.mean", spec.parameters, ArrayRole.STATISTIC),
         *of("adam.variance", spec.parameters, ArrayRole.STATISTIC),
         ArraySpec("adam.step", (), "int64", ArrayRole.STATISTIC),
-        *of("frozen", algorithm.frozen(spec.network), ArrayRole.FROZEN),
+        *of("frozen", algorithm.frozen_parameters(spec.network), ArrayRole.FROZEN),
         *(_statistic(s, spec.num_envs, dtype) for s in algorithm.statistics(spec.network, spec.ppo)),
     )
 
@@ -47,14 +47,14 @@ def _statistic(statistic: Statistic, num_envs: int, dtype: str) -> ArraySpec:
     return ArraySpec(name, (num_envs, *statistic.shape), dtype, ArrayRole.ENVIRONMENT, statistic.fill, env_axis=0)
 
 
-def policy_arrays(network: NetworkSpec, precision: Precision) -> tuple[ArraySpec, ...]:
+def policy_array_specs(network: NetworkSpec, precision: Precision) -> tuple[ArraySpec, ...]:
     """Network parameters, as needed for inference."""
     return tuple(
         ArraySpec(f"params.{p.name}", p.shape, precision.parameters, ArrayRole.PARAMETER) for p in network.parameters
     )
 
 
-def carry_arrays(spec: TrainingSpec) -> tuple[ArraySpec, ...]:
+def carry_array_specs(spec: TrainingSpec) -> tuple[ArraySpec, ...]:
     """Carry (recurrent state) of the network in each environment, `[N, ...]`."""
     rows, dtype = spec.num_envs, PRECISIONS[spec.precision].parameters
     return tuple(
@@ -63,10 +63,10 @@ def carry_arrays(spec: TrainingSpec) -> tuple[ArraySpec, ...]:
     )
 
 
-def rollout_arrays(spec: TrainingSpec) -> tuple[ArraySpec, ...]:
+def rollout_array_specs(spec: TrainingSpec) -> tuple[ArraySpec, ...]:
     """Rollout buffer: what the policy observed and did, `[T + 1, N, ...]`; the last row is for the final observations.
 
-    `heads` is the first part of the policy's outputs: logits or mean. The carry is stored before each step, or, for a
+    `logits_or_mean` is the first part of the policy's outputs. The carry is stored before each step, or, for a
     network that learns from sequences, only before the first step, `[N, ...]`. A window over K steps is stored as
     `[K + T, N, ...]`: K rows from before the first step, then one row per step.
     """
@@ -76,11 +76,11 @@ def rollout_arrays(spec: TrainingSpec) -> tuple[ArraySpec, ...]:
     def rollout_array(name: str, shape: tuple[int, ...], kind: str = dtype) -> ArraySpec:
         return ArraySpec(name, (*rows, *shape), kind, ArrayRole.ROLLOUT, env_axis=1)
 
-    def carry_array(carry: Carry) -> ArraySpec:
+    def carry_array(carry: CarrySpec) -> ArraySpec:
         if carry.window:
             rows_of_window = (carry.shape[0] + spec.ppo.num_steps, spec.num_envs, *carry.shape[1:])
             return ArraySpec(f"carry.{carry.name}", rows_of_window, dtype, ArrayRole.ROLLOUT, env_axis=1)
-        if network.sequences:
+        if network.learns_from_sequences:
             return ArraySpec(f"carry.{carry.name}", (rows[1], *carry.shape), dtype, ArrayRole.ROLLOUT, env_axis=0)
         return rollout_array(f"carry.{carry.name}", carry.shape)
 
@@ -88,14 +88,14 @@ def rollout_arrays(spec: TrainingSpec) -> tuple[ArraySpec, ...]:
     return (
         rollout_array("obs", network.input_shape, "uint8" if network.uint8 else dtype),
         rollout_array("actions", network.actions.shape, "int64" if network.discrete else dtype),
-        rollout_array("heads", (network.actions.action_dim,)),
+        rollout_array("logits_or_mean", (network.actions.action_dim,)),
         rollout_array("values", streams),
         *([rollout_array("action_mask", (network.actions.action_dim,), "bool")] if spec.env.masks_actions else []),
         *(carry_array(carry) for carry in network.carry),
     )
 
 
-def normalization_arrays(observation_shape: tuple[int, ...]) -> tuple[ArraySpec, ...]:
+def normalization_array_specs(observation_shape: tuple[int, ...]) -> tuple[ArraySpec, ...]:
     """Running statistics of observations of this shape and of discounted returns, for normalisation."""
     fills = {"mean": 0.0, "var": 1.0, "count": normalize.INITIAL_COUNT}
     return tuple(
@@ -107,7 +107,7 @@ def normalization_arrays(observation_shape: tuple[int, ...]) -> tuple[ArraySpec,
     )
 
 
-def env_arrays(spec: TrainingSpec) -> tuple[ArraySpec, ...]:
+def env_array_specs(spec: TrainingSpec) -> tuple[ArraySpec, ...]:
     """State of the environments between two iterations, `[N, ...]`.
 
     `obs` has the network's input layout; `done` is true if the next step only resets the environment; `start`, `acts`
@@ -135,18 +135,18 @@ def array_specs(spec: TrainingSpec) -> tuple[ArraySpec, ...]:
     """All arrays of a training."""
     return (
         *COUNTERS,
-        *learner_arrays(spec),
-        *normalization_arrays(spec.env.observation_space.shape),
-        *env_arrays(spec),
-        *carry_arrays(spec),
-        *rollout_arrays(spec),
+        *learner_array_specs(spec),
+        *normalization_array_specs(spec.env.observation_space.shape),
+        *env_array_specs(spec),
+        *carry_array_specs(spec),
+        *rollout_array_specs(spec),
     )
 
 
 def initial_arrays(spec: TrainingSpec, seed: int) -> Arrays:
     """Initial arrays of a training with weights drawn from `seed`; the state of the environments is not included."""
     initial = default_arrays(select_roles(array_specs(spec), *PERSISTENT_ROLES))
-    frozen = spec.algorithm.frozen(spec.network)
+    frozen = spec.algorithm.frozen_parameters(spec.network)
     drawn = initial_weights((*spec.parameters, *frozen), seed) | spec.network.initial_params(seed)
     initial |= {f"params.{p.name}": drawn[p.name] for p in spec.parameters}
     initial |= {f"frozen.{p.name}": drawn[p.name] for p in frozen} | {"seed": np.array(seed)}

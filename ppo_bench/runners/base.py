@@ -16,13 +16,8 @@ from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.float_range import FLOAT32_MAX, SQUARE_MAX
 from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import Arrays, Tree
-from ppo_bench.mathematics.normalize import (
-    ActionBounds,
-    AllReduceMoments,
-    Moments,
-    action_bounds,
-    single_device_moments,
-)
+from ppo_bench.mathematics.distributions import ActionBounds, action_bounds
+from ppo_bench.mathematics.normalize import AllReduceMoments, Moments, single_device_moments
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.mathematics.shards import SINGLE_SHARD, Shard
 from ppo_bench.mathematics.weights import Parameter
@@ -102,16 +97,16 @@ class TrainingSpec:
         """Raise `ConfigError` unless every shard contributes equally many samples to each minibatch."""
         shards, minibatches = self.ppo.shards, self.ppo.num_minibatches
         rows = self.ppo.num_envs // shards
-        of_shard = "" if shards == 1 else f" of each of ppo.shards={shards}"
-        if self.network.sequences and rows % minibatches:
-            shown = f"ppo.num_envs={rows}" if shards == 1 else f"the {rows} rows{of_shard}"
+        shard_text = "" if shards == 1 else f" of each of ppo.shards={shards}"
+        if self.network.learns_from_sequences and rows % minibatches:
+            rows_text = f"ppo.num_envs={rows}" if shards == 1 else f"the {rows} rows{shard_text}"
             raise ConfigError(
-                f"ppo.num_minibatches={minibatches} does not divide {shown}, and this network learns from whole "
+                f"ppo.num_minibatches={minibatches} does not divide {rows_text}, and this network learns from whole "
                 "environments: choose a divisor"
             )
         if rows * self.ppo.num_steps % minibatches:
             raise ConfigError(
-                f"ppo.num_minibatches={minibatches} does not divide the {rows} rows{of_shard} x "
+                f"ppo.num_minibatches={minibatches} does not divide the {rows} rows{shard_text} x "
                 f"ppo.num_steps={self.ppo.num_steps}: choose a divisor"
             )
 
@@ -174,7 +169,7 @@ class Runner(Protocol[State]):
     def init(self, seed: int) -> State:
         """State with initial weights and reset environments; `seed` determines all randomness."""
 
-    def step(self, state: State) -> tuple[State, Metrics, list[Episode]]:
+    def iterate(self, state: State) -> tuple[State, Metrics, list[Episode]]:
         """Run one iteration: rollout, advantages, update. The episodes are those that finished in it, in order."""
 
     def export(self, state: State) -> Arrays:
@@ -193,7 +188,7 @@ class Runner(Protocol[State]):
     def episode_lengths(self, state: State) -> np.ndarray:
         """Length so far of each environment's current episode, `[N]` int64; 0 if its last episode is over."""
 
-    def restart(self, state: State, iteration: int) -> State:
+    def restart_envs(self, state: State, iteration: int) -> State:
         """State with environments reset by the key (seed, iteration); current episodes and their sums are dropped."""
 
     def close(self) -> None:
@@ -215,7 +210,7 @@ class Framework(Protocol):
 
     @property
     def iterations_per_call(self) -> int:
-        """Number of iterations of a block. Within a block the device may run iterations before `step` returns them;
+        """Number of iterations of a block. Within a block the device may run iterations before `iterate` returns them;
         states can be exported only at the end of a block."""
 
     def require(self) -> None:

@@ -38,7 +38,7 @@ class Checkpoint(NamedTuple):
     arrays: Arrays
     loop: dict[str, Any]
 
-    def untrained(self) -> Checkpoint:
+    def as_untrained(self) -> Checkpoint:
         """The same parameters and statistics in a run that has not started: no iterations, and no moments of Adam."""
         begun = {name for name in self.arrays if name == "iteration" or name.startswith("adam.")}
         arrays = {name: np.zeros_like(array) if name in begun else array for name, array in self.arrays.items()}
@@ -83,7 +83,7 @@ def _write(final: Path, iteration: int, checkpoint: Checkpoint) -> Path:
     aside = folder / f".{final.name}.tmp"
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
-    data = _serialized(checkpoint.arrays)
+    data = _serialize(checkpoint.arrays)
     state = _state(iteration, checkpoint, data)
     write_safely(aside / "arrays.safetensors", data)
     write_safely(aside / "state.json", json.dumps(state, indent=2, allow_nan=False).encode())
@@ -107,7 +107,7 @@ def _state(iteration: int, checkpoint: Checkpoint, data: bytes) -> dict[str, Any
 
 def write_exported(folder: Path, run: dict[str, Any], checkpoint: Checkpoint) -> None:
     """Write a checkpoint and `run`, the run.json of its run, as an exported folder."""
-    data = _serialized(checkpoint.arrays)
+    data = _serialize(checkpoint.arrays)
     write_safely(folder / MODEL, data)
     write_json(folder / CONFIG, run | {"checkpoint": _state(checkpoint.loop["iteration"], checkpoint, data)})
 
@@ -129,7 +129,7 @@ def prune(folder: Path, keep: int, best: int | None = None) -> None:
             shutil.rmtree(old)
 
 
-def go_back(folder: Path, iteration: int, best: int | None) -> None:
+def remove_newer_checkpoints(folder: Path, iteration: int, best: int | None) -> None:
     """Remove the checkpoints after an iteration, and point the link `best` to that of iteration `best`, if it exists.
 
     Rows after them are removed too, so a run could not resume from these checkpoints.
@@ -153,7 +153,7 @@ def load_newest(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
     damaged: dict[Path, CheckpointError] = {}
     for path in _newest_first(folder):
         try:
-            whole = load(path)
+            loaded = load(path)
         except _SchemaVersionError as version:
             raise ConfigError(f"{_describe_version(path, version)}, or rerun=true") from version
         except CheckpointError as error:
@@ -164,10 +164,10 @@ def load_newest(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
             aside = newer.with_name(f"{newer.name}.damaged")
             shutil.rmtree(aside, ignore_errors=True)
             newer.rename(aside)
-        return whole
+        return loaded
     if found:
         reasons = "; ".join(f"{path.name}: {reason}" for path, reason in damaged.items()) or "all were set aside"
-        raise ConfigError(f"no checkpoint in {folder} is whole ({reasons}); rerun=true starts the run afresh beside it")
+        raise ConfigError(f"no checkpoint in {folder} is intact ({reasons}); rerun=true trains again in a new folder")
     return None
 
 
@@ -229,7 +229,7 @@ def load_named(path: Path) -> Checkpoint:
 
 def digest(arrays: Arrays) -> str:
     """SHA-256 of `arrays` as serialised by `save`."""
-    return _sha256(_serialized(arrays))
+    return _sha256(_serialize(arrays))
 
 
 def _folder_of(folder: Path, iteration: int) -> Path:
@@ -246,7 +246,7 @@ def _link(path: Path, target: Path) -> None:
     aside.replace(path)
 
 
-def _serialized(arrays: Arrays) -> bytes:
+def _serialize(arrays: Arrays) -> bytes:
     return safetensors.numpy.save({name: np.asarray(array, order="C") for name, array in arrays.items()})
 
 

@@ -43,8 +43,8 @@ class GraphedCallable:
         """See `Capturable`."""
         if self._graph is None or any(a is not b for a, b in zip(fixed, self._fixed, strict=True)):
             self._graph = self._record(tuple(fixed), inputs)
-        for static, given in zip(self._inputs, inputs, strict=True):
-            static.copy_(given, non_blocking=True)
+        for static, value in zip(self._inputs, inputs, strict=True):
+            static.copy_(value, non_blocking=True)
         self._graph.replay()
         return self._outputs
 

@@ -18,15 +18,15 @@ STEP_FLAGS = ("terminated", "truncated", "value_mask", "policy_mask", "episode_s
 
 
 def after_step(
-    xp: Any, spec: TrainingSpec, before: Tree, given: EnvStep, all_reduce_moments: AllReduceMoments
+    xp: Any, spec: TrainingSpec, before: Tree, env_step: EnvStep, all_reduce_moments: AllReduceMoments
 ) -> tuple[Tree, Array, Tree]:
-    """Arrays of the environments after a step that returned `given`; the step's rewards `[N]`, and its `STEP_FLAGS`.
+    """Arrays of the environments after a step that returned `env_step`; the step's rewards `[N]`, and its `STEP_FLAGS`.
 
     `before` are the arrays before the step. Statistics are float64, as on the host. In JAX it requires 64-bit types to
     be enabled.
     """
     hp, done = spec.ppo, before["envs.done"]
-    value_mask, after, rewards = ~done, {**before, "envs.start": done}, given.reward
+    value_mask, after, rewards = ~done, {**before, "envs.start": done}, env_step.reward
     if hp.norm_reward:
         stats, returns, rewards = normalize.update_and_normalize_reward(
             xp,
@@ -39,23 +39,23 @@ def after_step(
             all_reduce_moments,
         )
         after |= normalize.stats_arrays(stats, "normalize.return") | {"envs.discounted_returns": returns}
-    after["envs.done"] = given.terminated | given.truncated
-    after["envs.acts"] = xp.ones_like(done) if given.policy_mask is None else given.policy_mask
-    if given.action_mask is not None:
-        after["envs.legal"] = given.action_mask
-    after |= observed(xp, spec, after, given.obs, all_reduce_moments)
+    after["envs.done"] = env_step.terminated | env_step.truncated
+    after["envs.acts"] = xp.ones_like(done) if env_step.policy_mask is None else env_step.policy_mask
+    if env_step.action_mask is not None:
+        after["envs.legal"] = env_step.action_mask
+    after |= observe(xp, spec, after, env_step.obs, all_reduce_moments)
     flags = {
-        "terminated": given.terminated,
-        "truncated": given.truncated,
+        "terminated": env_step.terminated,
+        "truncated": env_step.truncated,
         "value_mask": value_mask,
         "policy_mask": before["envs.acts"] & value_mask,
         "episode_start": before["envs.start"],
-        "episode_over": given.episode_over,
+        "episode_over": env_step.episode_over,
     }
     return after, xp.asarray(rewards, dtype=xp.float32), flags
 
 
-def observed(
+def observe(
     xp: Any, spec: TrainingSpec, arrays: Tree, raw: Array, all_reduce_moments: AllReduceMoments
 ) -> dict[str, Array]:
     """Observations in the network's layout, `envs.obs`; with `norm_obs` normalised, and with the updated statistics.
@@ -68,4 +68,4 @@ def observed(
         raw = xp.asarray(raw, dtype=xp.float64)
         stats, raw = normalize.update_and_normalize_obs(xp, stats, raw, spec.ppo.obs_clip, all_reduce_moments)
         updated |= normalize.stats_arrays(stats, "normalize.obs")
-    return updated | {"envs.obs": spec.network.arrange(raw, xp)}
+    return updated | {"envs.obs": spec.network.to_input_layout(raw, xp)}

@@ -17,7 +17,7 @@ class Rollout(NamedTuple):
     """Result of a rollout, without what the policy stored."""
 
     flags: Tree
-    """Arrays for learning, `[T, N]` each: those that `UpdateFunctions.flags` names, and possibly others."""
+    """Arrays for learning, `[T, N]` each: those that `UpdateFunctions.learning_arrays` names, and possibly others."""
     episodes: list[Episode]
     """Finished episodes, in the order of their ends."""
     masked_fraction: float
@@ -46,11 +46,11 @@ class Envs(Protocol[State]):
     def policy_input(self, state: State) -> PolicyInput:
         """Inputs of the policy for the next step."""
 
-    def begin(self, state: State) -> tuple[State, Any]:
+    def begin_rollout(self, state: State) -> tuple[State, Any]:
         """State before the first step of a rollout, and uninitialised arrays for its steps."""
 
     def step(self, state: State, rollout: Any, t: int, actions: Any) -> tuple[State, Any]:
         """Step the environments, and write rewards and flags to row `t` of the rollout."""
 
-    def end(self, state: State, rollout: Any) -> tuple[State, Rollout]:
+    def end_rollout(self, state: State, rollout: Any) -> tuple[State, Rollout]:
         """State after a rollout, and its result."""

@@ -34,7 +34,7 @@ class FinishedEpisodes(NamedTuple):
     returns: np.ndarray
     lengths: np.ndarray
 
-    def sorted(self, order: np.ndarray) -> FinishedEpisodes:
+    def reorder(self, order: np.ndarray) -> FinishedEpisodes:
         """The same episodes in the `order` of these indices."""
         return FinishedEpisodes(*(column[order] for column in self))
 
@@ -52,7 +52,7 @@ def accumulate_episodes(
     reported none.
     """
     totals, ended = accumulate_returns(totals, raw_rewards.T, episode_over.T, value_mask.T)
-    ended = ended.sorted(np.lexsort((ended.envs, ended.steps)))
+    ended = ended.reorder(np.lexsort((ended.envs, ended.steps)))
     episodes = to_episodes(ended, raw_rewards.shape[1])
     for name, numbers in episode_info.items():
         at_end = zip(episodes, numbers[ended.steps, ended.envs].tolist(), strict=True)

@@ -80,7 +80,7 @@ class Torch:
             from ppo_bench.runners.same_step_envs import SameStepEnvs
 
             stepped = SameStepEnvs(spec, learner)
-            return HostRunner(spec, stepped, learner, lambda steps: stepped.play)
+            return HostRunner(spec, stepped, learner, lambda _: stepped.rollout)
         from ppo_bench.runners.torch_envs import GraphedRollout, TorchEnvs
 
         envs = TorchEnvs(spec, learner)

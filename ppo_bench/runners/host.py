@@ -15,8 +15,8 @@ from ppo_bench.runners.base import Episode, Metrics, TrainingSpec
 from ppo_bench.runners.envs import Envs, Rollout
 from ppo_bench.runners.learner import Learner
 
-Play = Callable[[Any, Any], tuple[Any, Any, Any]]
-"""See `HostRunner._steps`."""
+RolloutFunction = Callable[[Any, Any], tuple[Any, Any, Any]]
+"""See `HostRunner._rollout`."""
 
 
 @dataclass
@@ -35,10 +35,14 @@ class HostRunner:
     """A `Runner`; see ppo_bench/runners/base.py."""
 
     def __init__(
-        self, spec: TrainingSpec, envs: Envs[Any], learner: Learner[Any], record: Callable[[Play], Play] | None = None
+        self,
+        spec: TrainingSpec,
+        envs: Envs[Any],
+        learner: Learner[Any],
+        capture: Callable[[RolloutFunction], RolloutFunction] | None = None,
     ) -> None:
-        """`record` transforms the function that plays a rollout, for example to a CUDA graph."""
-        self._play: Play = record(self._steps) if record else self._steps
+        """`capture` transforms the function that runs a rollout, for example to a CUDA graph."""
+        self._run_rollout: RolloutFunction = capture(self._rollout) if capture else self._rollout
         self._spec, self._ppo = spec, spec.ppo
         self._envs, self._learner = envs, learner
         self._array_specs = array_specs(spec)
@@ -46,13 +50,13 @@ class HostRunner:
 
     # --- One iteration ------------------------------------------------------------------------------------------------
 
-    def step(self, state: HostState) -> tuple[HostState, Metrics, list[Episode]]:
-        """See `Runner.step`."""
+    def iterate(self, state: HostState) -> tuple[HostState, Metrics, list[Episode]]:
+        """See `Runner.iterate`."""
         iteration = state.iteration + 1
         learning_rate = self._ppo.learning_rate_of(iteration, self._spec.num_iterations)
         learner, envs, rollout = self._collect(state, iteration)
-        learner, learnt = self._learner.update(learner, rollout.flags, state.seed, iteration, learning_rate)
-        measured = {"learning_rate": learning_rate, "masked_fraction": rollout.masked_fraction, **learnt}
+        learner, update_metrics = self._learner.update(learner, rollout.flags, state.seed, iteration, learning_rate)
+        measured = {"learning_rate": learning_rate, "masked_fraction": rollout.masked_fraction, **update_metrics}
         metrics = {
             metric.name: measured[metric.name] for metric in metrics_of(self._spec.algorithm, self._spec.network)
         }
@@ -63,14 +67,14 @@ class HostRunner:
 
         Returns the states of learner and environments, and the rollout's result.
         """
-        learner = self._learner.begin(state.learner, state.seed, iteration)
+        learner = self._learner.begin_rollout(state.learner, state.seed, iteration)
         with self._learner.acting_context():
-            learner, envs, rollout = self._play(learner, state.envs)
-        return learner, *self._envs.end(envs, rollout)
+            learner, envs, rollout = self._run_rollout(learner, state.envs)
+        return learner, *self._envs.end_rollout(envs, rollout)
 
-    def _steps(self, learner: Any, envs: Any) -> tuple[Any, Any, Any]:
-        """The states of learner and environments after the steps of a rollout, and what `Envs.end` takes."""
-        envs, rollout = self._envs.begin(envs)
+    def _rollout(self, learner: Any, envs: Any) -> tuple[Any, Any, Any]:
+        """The states of learner and environments after the steps of a rollout, and what `Envs.end_rollout` takes."""
+        envs, rollout = self._envs.begin_rollout(envs)
         for t in range(self._ppo.num_steps):
             learner, actions = self._learner.act(learner, t, self._envs.policy_input(envs))
             envs, rollout = self._envs.step(envs, rollout, t, actions)
@@ -110,10 +114,11 @@ class HostRunner:
         """See `Runner.episode_lengths`."""
         return self._envs.lengths(state.envs)
 
-    def restart(self, state: HostState, iteration: int) -> HostState:
-        """See `Runner.restart`. The network's carry resets in the next step, since `envs.start` is true everywhere."""
+    def restart_envs(self, state: HostState, iteration: int) -> HostState:
+        """See `Runner.restart_envs`. The network's carry resets in the next step, since `envs.start` is true
+        everywhere."""
         state.envs = self._envs.reset(self._envs.export(state.envs), state.seed, iteration)
-        state.learner = self._learner.restart(state.learner)
+        state.learner = self._learner.reset_env_statistics(state.learner)
         return state
 
     def close(self) -> None:

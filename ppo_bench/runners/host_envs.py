@@ -13,7 +13,7 @@ from ppo_bench.envs.float_range import FLOAT32_MAX, is_in_range, out_of_range
 from ppo_bench.mathematics import normalize
 from ppo_bench.mathematics.arrays import Arrays, default_arrays
 from ppo_bench.mathematics.normalize import Moments
-from ppo_bench.runners.array_specs import STATE_NAMES, env_arrays, normalization_arrays
+from ppo_bench.runners.array_specs import STATE_NAMES, env_array_specs, normalization_array_specs
 from ppo_bench.runners.base import TrainingSpec
 from ppo_bench.runners.envs import Rollout
 from ppo_bench.runners.episodes import EpisodeTotals, accumulate_episodes
@@ -41,7 +41,8 @@ class FastNumpy:
 
 
 class HostEnvs:
-    """The environments of a training. Their state is a dictionary with `env_arrays` and `normalization_arrays`."""
+    """The environments of a training. Their state is a dictionary with the arrays of `env_array_specs` and
+    `normalization_array_specs`."""
 
     def __init__(self, spec: TrainingSpec) -> None:
         if isinstance(spec.env, GraphEnv):
@@ -49,8 +50,8 @@ class HostEnvs:
         self._env, self._network, self._ppo = spec.env, spec.network, spec.ppo
         self._num_envs, self._process_group = spec.num_envs, spec.process_group
         self._seeds, self._first, self._all_reduce_moments = spec.env_seeds, spec.first_env, spec.all_reduce_moments
-        self._env_arrays = env_arrays(spec)
-        self._statistics = normalization_arrays(spec.env.observation_space.shape)
+        self._env_array_specs = env_array_specs(spec)
+        self._statistics = normalization_array_specs(spec.env.observation_space.shape)
         self._all_act = np.ones(spec.num_envs, bool)
         space = spec.env.observation_space
         self._first_choices = np.cumsum([0, *spec.network.actions.choices[:-1]])
@@ -62,12 +63,12 @@ class HostEnvs:
 
     def load(self, arrays: Arrays) -> Arrays:
         """The entries of `arrays` that are the state of the environments."""
-        return {array.name: arrays[array.name] for array in (*self._env_arrays, *self._statistics)}
+        return {array.name: arrays[array.name] for array in (*self._env_array_specs, *self._statistics)}
 
     def reset(self, arrays: Arrays, seed: int, iteration: int) -> Arrays:
         """State after a reset of the environments by the key (seed, iteration); statistics are taken from `arrays`."""
         policy_input = self._env.reset(self._seeds(seed, iteration))
-        state = self.load(arrays | default_arrays(self._env_arrays))
+        state = self.load(arrays | default_arrays(self._env_array_specs))
         state |= {STATE_NAMES[name]: array for name, array in policy_input._asdict().items() if array is not None}
         self._require_choice(policy_input.action_mask)
         self._require_range(policy_input.obs)
@@ -108,7 +109,7 @@ class HostEnvs:
         """Inputs of the policy for the next step."""
         return PolicyInput(state["envs.obs"], state["envs.acts"], state.get("envs.legal"), state["envs.start"])
 
-    def begin(self, state: Arrays) -> tuple[Arrays, Arrays]:
+    def begin_rollout(self, state: Arrays) -> tuple[Arrays, Arrays]:
         """The same state, and arrays `[T, N]` for a rollout, with the flags before its first step filled in."""
         shape = (self._ppo.num_steps, self._num_envs)
         rollout: Arrays = {name: np.empty(shape, np.float32) for name in ("rewards", "raw_rewards")}
@@ -124,7 +125,7 @@ class HostEnvs:
         if self._action_bounds:
             actions = self._action_bounds.to_env_actions(FastNumpy, actions)
         step = self._env.step(actions)
-        self._note(rollout, t, getattr(self._env, "episode_info", {}))
+        self._store_episode_info(rollout, t, getattr(self._env, "episode_info", {}))
         rollout["rewards"][t], rollout["raw_rewards"][t] = step.reward, step.raw_reward
         rollout["terminated"][t], rollout["truncated"][t] = step.terminated, step.truncated
         rollout["episode_over"][t] = step.episode_over
@@ -140,7 +141,7 @@ class HostEnvs:
         state["envs.obs"] = self._observe(state, step.obs)
         return state, rollout
 
-    def _note(self, rollout: Arrays, t: int, episode_info: Mapping[str, np.ndarray]) -> None:
+    def _store_episode_info(self, rollout: Arrays, t: int, episode_info: Mapping[str, np.ndarray]) -> None:
         """Write numbers that the environments reported in step `t` to the rollout; NaN in steps without a report."""
         for name, numbers in episode_info.items():
             if numbers.shape != (self._num_envs,):
@@ -149,14 +150,14 @@ class HostEnvs:
                 rollout[f"info.{name}"] = np.full(rollout["rewards"].shape, np.nan)
             rollout[f"info.{name}"][t] = numbers
 
-    def end(self, state: Arrays, rollout: Arrays) -> tuple[Arrays, Rollout]:
+    def end_rollout(self, state: Arrays, rollout: Arrays) -> tuple[Arrays, Rollout]:
         """State after a rollout, and its result."""
         rewards, raw_rewards, value_mask = rollout["rewards"], rollout["raw_rewards"], ~rollout["done"][:-1]
-        for given, limit in ((raw_rewards, FLOAT32_MAX), (rewards, self._max_reward)):
-            if not is_in_range(given, limit):
-                raise out_of_range("a reward", given.T, self._first, limit)
+        for values, limit in ((raw_rewards, FLOAT32_MAX), (rewards, self._max_reward)):
+            if not is_in_range(values, limit):
+                raise out_of_range("a reward", values.T, self._first, limit)
         if self._ppo.norm_reward:
-            rewards = self._normalized_rewards(state, rewards, value_mask)
+            rewards = self._normalize_rewards(state, rewards, value_mask)
         totals = EpisodeTotals(state["envs.returns"], state["envs.lengths"])
         episode_info = {
             name.removeprefix("info."): array for name, array in rollout.items() if name.startswith("info.")
@@ -181,9 +182,9 @@ class HostEnvs:
                 FastNumpy, stats, raw, self._ppo.obs_clip, self._all_reduce_moments
             )
             state |= normalize.stats_arrays(stats, "normalize.obs")
-        return self._network.arrange(raw)
+        return self._network.to_input_layout(raw)
 
-    def _normalized_rewards(self, state: Arrays, rewards: np.ndarray, value_mask: np.ndarray) -> np.ndarray:
+    def _normalize_rewards(self, state: Arrays, rewards: np.ndarray, value_mask: np.ndarray) -> np.ndarray:
         """Rewards `[T, N]` float32, divided by the standard deviation of discounted returns up to each step, clipped.
 
         Updates the statistics and the discounted returns in `state`.
@@ -192,15 +193,15 @@ class HostEnvs:
         mask, normalized, hp = value_mask.astype(np.float64), np.empty_like(rewards), self._ppo
         step_moments = []
         for t, row in enumerate(rewards):
-            returns = normalize.discounted_returns(FastNumpy, returns, row, mask[t], hp.gamma)
+            returns = normalize.update_discounted_returns(FastNumpy, returns, row, mask[t], hp.gamma)
             step_moments.append(normalize.moments(FastNumpy, returns, mask[t]))
         if self._process_group:  # one collective operation for all steps
             columns = self._all_reduce_moments(
                 Moments(*(np.array(column) for column in zip(*step_moments, strict=True)))
             )
-            step_moments = [Moments(*of_step) for of_step in zip(*columns, strict=True)]
+            step_moments = [Moments(*row) for row in zip(*columns, strict=True)]
         for t, row in enumerate(rewards):
-            stats = normalize.merge(stats, step_moments[t])
+            stats = normalize.merge_moments(stats, step_moments[t])
             normalized[t] = normalize.normalize_rewards(FastNumpy, stats, row, hp.reward_clip)
         state |= normalize.stats_arrays(stats, "normalize.return") | {"envs.discounted_returns": returns}
         return normalized

@@ -13,7 +13,7 @@ import numpy as np
 
 from ppo_bench.envs.base import PolicyInput
 from ppo_bench.mathematics.arrays import Arrays, Tree, add_prefix, select_prefix
-from ppo_bench.runners.array_specs import carry_arrays
+from ppo_bench.runners.array_specs import carry_array_specs
 from ppo_bench.runners.base import TrainingSpec
 from ppo_bench.runners.jax_device import without_long_integers
 from ppo_bench.runners.jax_functions import JaxFunctions, TrainState
@@ -68,7 +68,7 @@ class JaxLearner:
         )
         self._carry_after_rollout = program(functions.carry_after_rollout, (rollout_buffer, rows), rows)
         self._allocate = program(functions.allocate, (), rollout_buffer)
-        self._flags = self._functions.update_functions.flags
+        self._flags = self._functions.update_functions.learning_arrays
         self._actions_type = np.int64 if spec.network.discrete else None
 
     # --- An iteration -------------------------------------------------------------------------------------------------
@@ -77,12 +77,12 @@ class JaxLearner:
         """See `Learner.acting_context`."""
         return jax.default_device(self._functions.device)
 
-    def begin(self, state: JaxLearnerState, seed: int, iteration: int) -> JaxLearnerState:
-        """See `Learner.begin`."""
+    def begin_rollout(self, state: JaxLearnerState, seed: int, iteration: int) -> JaxLearnerState:
+        """See `Learner.begin_rollout`."""
         with self.acting_context():
             state.noise = self._noise(np.int32(seed), np.int32(iteration))
         state.arrays = state.train_state.arrays
-        if self._spec.network.sequences or self._spec.network.windows:
+        if self._spec.network.learns_from_sequences or self._spec.network.windows:
             # A copy of the carry, which is also an argument of the policy's steps.
             state.rollout_buffer = self._store_initial_carry(state.rollout_buffer, jax.tree.map(jnp.copy, state.carry))
         return state
@@ -114,24 +114,24 @@ class JaxLearner:
     def warmup(self, state: JaxLearnerState, flags: Tree) -> JaxLearnerState:
         """See `Learner.warmup`."""
         with self.acting_context():
-            state.train_state = self._warmup(state.train_state, state.rollout_buffer, self._placed(flags))
+            state.train_state = self._warmup(state.train_state, state.rollout_buffer, self._to_devices(flags))
         return state
 
-    def _placed(self, flags: Tree) -> Tree:
+    def _to_devices(self, flags: Tree) -> Tree:
         """The flags that learning takes, `[T, N]`, divided among several devices."""
         own = {name: flags[name] for name in self._flags}
         return own if self._functions.devices.count == 1 else self._functions.devices.put(own, sharded_along(1))
 
-    def restart(self, state: JaxLearnerState) -> JaxLearnerState:
-        """See `Learner.restart`."""
-        state.train_state = self._functions.restart(state.train_state)
+    def reset_env_statistics(self, state: JaxLearnerState) -> JaxLearnerState:
+        """See `Learner.reset_env_statistics`."""
+        state.train_state = self._functions.reset_env_statistics(state.train_state)
         return state
 
     def update(
         self, state: JaxLearnerState, flags: Tree, seed: int, iteration: int, learning_rate: float
     ) -> tuple[JaxLearnerState, dict[str, float]]:
         """See `Learner.update`."""
-        placed = self._placed(flags)
+        placed = self._to_devices(flags)
         with self.acting_context():
             state.train_state, measured = self._learn(
                 state.train_state, state.rollout_buffer, placed, np.int32(seed), np.int32(iteration), learning_rate
@@ -163,5 +163,5 @@ class JaxLearner:
         """See `Learner.export`."""
         carry = add_prefix("envs.carry", state.carry)
         own = self._functions.devices.local_array
-        carried = {array.name: np.array(own(carry[array.name])) for array in carry_arrays(self._spec)}
+        carried = {array.name: np.array(own(carry[array.name])) for array in carry_array_specs(self._spec)}
         return self._functions.export(state.train_state) | carried

@@ -46,11 +46,11 @@ def pick_devices(device: str, precision: Precision, count: int, shard: Shard = S
     if count == 1:
         return [first]
     there, each = jax.devices(first.platform), count // shard.count
-    of_processes = [[one for one in there if one.process_index == process] for process in range(shard.count)]
-    fewest = min(of_processes, key=len)
+    by_process = [[one for one in there if one.process_index == process] for process in range(shard.count)]
+    fewest = min(by_process, key=len)
     if len(fewest) < each:
         raise ConfigError(f"devices={count}: JAX sees {', '.join(map(str, fewest))}; use at most {len(fewest)}")
-    return [one for own in of_processes for one in own[:each]]
+    return [one for own in by_process for one in own[:each]]
 
 
 def pick_device(device: str, precision: Precision) -> jax.Device:

@@ -18,8 +18,8 @@ from ppo_bench.mathematics.arrays import ArrayRole, Arrays, ArraySpec, Tree, add
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.mathematics.shards import Shard
 from ppo_bench.networks.flax.ops import JaxOps
-from ppo_bench.networks.network import Carry
-from ppo_bench.runners.array_specs import learner_arrays, rollout_arrays
+from ppo_bench.networks.network import CarrySpec
+from ppo_bench.runners.array_specs import learner_array_specs, rollout_array_specs
 from ppo_bench.runners.base import TrainingSpec
 from ppo_bench.runners.jax_device import pick_devices, set_precision
 from ppo_bench.runners.jax_mesh import REPLICATED, DeviceMesh, specs_of
@@ -34,7 +34,7 @@ ROLLOUT_UNROLL = 4
 
 
 class TrainState(NamedTuple):
-    """Arrays of learning (`learner_arrays`), on the device."""
+    """Arrays of learning (`learner_array_specs`), on the device."""
 
     params: Tree
     optimizer: optax.OptState
@@ -60,8 +60,8 @@ class JaxFunctions:
         self.device = self.devices.first
         ops = JaxOps(self.dtype, jnp.dtype(precision.layers), spec.tuning, self.devices.axis)
         self.update_functions: UpdateFunctions = make_update_functions(spec, ops)
-        self.rollout_specs = specs_of(self._rollout_arrays(spec))
-        statistics = select_prefix("statistics", specs_of(learner_arrays(spec)))
+        self.rollout_specs = specs_of(self._rollout_array_specs(spec))
+        statistics = select_prefix("statistics", specs_of(learner_array_specs(spec)))
         self.specs = TrainState(REPLICATED, REPLICATED, REPLICATED, statistics)  # type: ignore[arg-type]
         short_steps = isinstance(spec.env, GraphEnv) and spec.env.short_steps
         self.rollout_unroll = ROLLOUT_UNROLL if short_steps and self.device.platform != "cpu" else 1
@@ -81,9 +81,9 @@ class JaxFunctions:
     # --- Initialising, exporting and restoring ------------------------------------------------------------------------
 
     def load(self, arrays: Arrays) -> TrainState:
-        """State on the devices from a dictionary that has `learner_arrays`."""
+        """State on the devices from a dictionary that has the arrays of `learner_array_specs`."""
         self.devices.connect()
-        on_device = {array.name: self._array(array, arrays[array.name]) for array in learner_arrays(self.spec)}
+        on_device = {array.name: self._array(array, arrays[array.name]) for array in learner_array_specs(self.spec)}
         mean, variance = (select_prefix(f"adam.{moment}", on_device) for moment in ("mean", "variance"))
         params, frozen, statistics = (select_prefix(kind, on_device) for kind in ("params", "frozen", "statistics"))
         optimizer = self._optimizer(0.0).init(params)
@@ -92,9 +92,9 @@ class JaxFunctions:
         train_state: TrainState = self.devices.put(TrainState(params, optimizer, frozen, statistics), self.specs)
         return train_state
 
-    def restart(self, train_state: TrainState) -> TrainState:
-        """See `Learner.restart`."""
-        anew = select_roles(learner_arrays(self.spec), ArrayRole.ENVIRONMENT)
+    def reset_env_statistics(self, train_state: TrainState) -> TrainState:
+        """See `Learner.reset_env_statistics`."""
+        anew = select_roles(learner_array_specs(self.spec), ArrayRole.ENVIRONMENT)
         fresh = select_prefix("statistics", {array.name: self._array(array, array.default()) for array in anew})
         specs = {name: self.specs.statistics[name] for name in fresh}
         return train_state._replace(statistics={**train_state.statistics, **self.devices.put(fresh, specs)})
@@ -103,27 +103,27 @@ class JaxFunctions:
         return jnp.asarray(array, jnp.dtype(INTEGERS.get(declared.dtype, declared.dtype)))
 
     def export(self, train_state: TrainState) -> Arrays:
-        """Copies of the `learner_arrays`, by name."""
+        """Copies of the arrays of `learner_array_specs`, by name."""
         get, state = optax.tree_utils.tree_get, train_state.optimizer
         step, mean, variance = (get(state, name) for name in ("count", "mu", "nu"))
         tree = {"adam.step": step, **add_prefix("adam.mean", mean), **add_prefix("adam.variance", variance)}
         for kind in ("params", "frozen", "statistics"):
             tree |= add_prefix(kind, getattr(train_state, kind))
         own = self.devices.local_array
-        return {array.name: np.array(own(tree[array.name]), array.dtype) for array in learner_arrays(self.spec)}
+        return {array.name: np.array(own(tree[array.name]), array.dtype) for array in learner_array_specs(self.spec)}
 
     def allocate(self) -> dict[str, jax.Array]:
         """Rollout buffer of one device, filled with zeros."""
         one = replace(self.spec, shard=Shard(0, self.devices.count))
         return {
             array.name: jnp.zeros(array.shape, jnp.dtype(INTEGERS.get(array.dtype, array.dtype)))
-            for array in self._rollout_arrays(one)
+            for array in self._rollout_array_specs(one)
         }
 
-    def _rollout_arrays(self, spec: TrainingSpec) -> list[ArraySpec]:
+    def _rollout_array_specs(self, spec: TrainingSpec) -> list[ArraySpec]:
         """The arrays of the buffer; without values if a separate critic computes those of all steps at once."""
         absent = {"values"} if self.network.separate_critic else set()
-        return [array for array in rollout_arrays(spec) if array.name not in absent]
+        return [array for array in rollout_array_specs(spec) if array.name not in absent]
 
     # --- Acting -------------------------------------------------------------------------------------------------------
 
@@ -140,13 +140,13 @@ class JaxFunctions:
 
     def store_initial_carry(self, rollout_buffer: Tree, carry: Tree) -> Tree:
         """The buffer with the `carry` before step 0: its windows, or all of it if learning is from sequences."""
-        initial = add_prefix("carry", carry) if self.network.sequences else {}
+        initial = add_prefix("carry", carry) if self.network.learns_from_sequences else {}
         for window in self.network.windows:
             name, steps = f"carry.{window.name}", window.shape[0]
             initial[name] = rollout_buffer[name].at[:steps].set(jnp.moveaxis(carry[window.name], 1, 0))
         return {**rollout_buffer, **initial}
 
-    def window(self, rollout_buffer: Tree, window: Carry, t: jax.Array) -> jax.Array:
+    def window(self, rollout_buffer: Tree, window: CarrySpec, t: jax.Array) -> jax.Array:
         """Content of a window before step `t`, `[N, K, ...]`."""
         rows = jax.lax.dynamic_slice_in_dim(rollout_buffer[f"carry.{window.name}"], t, window.shape[0])
         return jnp.moveaxis(rows, 0, 1)
@@ -177,12 +177,12 @@ class JaxFunctions:
         acted = self.network.act(
             self.update_functions.ops, arrays, obs, noise[t], before, episode_start, policy_input.action_mask
         )
-        row = {"obs": obs, "actions": acted.actions, "heads": acted.logits_or_mean}
+        row = {"obs": obs, "actions": acted.actions, "logits_or_mean": acted.logits_or_mean}
         if not self.network.separate_critic:
             row["values"] = acted.values
         if policy_input.action_mask is not None:
             row["action_mask"] = policy_input.action_mask
-        if not self.network.sequences:
+        if not self.network.learns_from_sequences:
             row |= {f"carry.{name}": array for name, array in carry.items() if name not in windows}
         stored = {
             name: jax.lax.dynamic_update_index_in_dim(rollout_buffer[name], x.astype(rollout_buffer[name].dtype), t, 0)
@@ -201,7 +201,7 @@ class JaxFunctions:
     ) -> tuple[TrainState, Tree, Tree]:
         """See `UpdateFunctions.targets`."""
         keys = {"seed": seed[None], "iteration": iteration[None], "first_row": jnp.full(1, self._first_row, jnp.int32)}
-        rollout = {**self._with_values(train_state.arrays, rollout_buffer), **self._floats(flags), **keys}
+        rollout = {**self._with_values(train_state.arrays, rollout_buffer), **self._cast_flags(flags), **keys}
         targets = self.update_functions.targets(train_state.arrays, train_state.statistics, rollout)
         return train_state._replace(statistics=targets.statistics), targets.batch, targets.metrics
 
@@ -216,7 +216,7 @@ class JaxFunctions:
 
     def warmup(self, train_state: TrainState, rollout_buffer: Tree, flags: Tree) -> TrainState:
         """See `Learner.warmup`."""
-        rollout = {**self._with_values(train_state.arrays, rollout_buffer), **self._floats(flags)}
+        rollout = {**self._with_values(train_state.arrays, rollout_buffer), **self._cast_flags(flags)}
         return train_state._replace(statistics=self.update_functions.warmup(train_state.statistics, rollout))
 
     @property
@@ -224,8 +224,8 @@ class JaxFunctions:
         """Index of this device's first row among the rows of all devices."""
         return self.devices.index() * self.update_functions.num_envs
 
-    def _floats(self, flags: Tree) -> Tree:
-        return {name: flags[name].astype(self.dtype) for name in self.update_functions.flags}
+    def _cast_flags(self, flags: Tree) -> Tree:
+        return {name: flags[name].astype(self.dtype) for name in self.update_functions.learning_arrays}
 
     def update(
         self, train_state: TrainState, batch: Tree, seed: jax.Array, iteration: jax.Array, learning_rate: jax.Array
@@ -234,8 +234,8 @@ class JaxFunctions:
         hp, names = self.ppo, (*self.update_functions.loss_names, "gradient_norm")
         rate = self.update_functions.learning_rate(train_state.statistics, learning_rate)
         epochs = jnp.arange(hp.update_epochs, dtype=jnp.int32)
-        samples = jnp.asarray(self.update_functions.samples) + self._first_row
-        rows = self.update_functions.minibatches(seed[None], iteration[None], epochs, samples, stable_argsort)
+        samples = jnp.asarray(self.update_functions.sample_indices) + self._first_row
+        rows = self.update_functions.minibatch_indices(seed[None], iteration[None], epochs, samples, stable_argsort)
         minibatches = rows, self.update_functions.weights(batch, rows)
 
         def gradient_step(train_state: TrainState, inputs: tuple[jax.Array, jax.Array]) -> tuple[TrainState, jax.Array]:
@@ -295,6 +295,6 @@ def stable_argsort(_: Any, words: jax.Array) -> jax.Array:
     On a CPU, `jnp.argsort` is 4 times slower, since XLA sorts pairs (docs/performance.md).
     """
     with jax.enable_x64(True):
-        places = jnp.arange(words.shape[-1], dtype=jnp.int64)
-        ordered = jax.lax.sort(words.astype(jnp.int64) << 32 | places, is_stable=False)
+        indices = jnp.arange(words.shape[-1], dtype=jnp.int64)
+        ordered = jax.lax.sort(words.astype(jnp.int64) << 32 | indices, is_stable=False)
         return (ordered & 0xFFFFFFFF).astype(jnp.int32)

@@ -63,7 +63,9 @@ class DeviceMesh:
         if self._is_single_process:
             return jax.device_put(tree, self.first if self.count == 1 else self._shardings(specs))
         return jax.tree.map(
-            lambda sharding, own: jax.tree.map(functools.partial(_placed, sharding), own), self._shardings(specs), tree
+            lambda sharding, own: jax.tree.map(functools.partial(_join_processes, sharding), own),
+            self._shardings(specs),
+            tree,
         )
 
     def local_array(self, array: jax.Array) -> np.ndarray:
@@ -92,7 +94,7 @@ class DeviceMesh:
         return jax.tree.map(lambda spec: NamedSharding(self._mesh, spec), specs, is_leaf=_is_spec)
 
 
-def _placed(sharding: NamedSharding, array: Any) -> jax.Array:
+def _join_processes(sharding: NamedSharding, array: Any) -> jax.Array:
     """`array` of this process with those of the others, as one array."""
     if isinstance(array, jax.Array) and not array.is_fully_addressable:
         return array

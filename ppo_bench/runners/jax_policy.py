@@ -13,7 +13,7 @@ from ppo_bench.mathematics.arrays import Arrays, Tree, load_arrays
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.networks.flax.ops import JaxOps
 from ppo_bench.networks.network import NetworkOutputs, NetworkSpec
-from ppo_bench.runners.array_specs import policy_arrays
+from ppo_bench.runners.array_specs import policy_array_specs
 from ppo_bench.runners.base import Policy
 from ppo_bench.runners.jax_device import in_precision, pick_device, without_long_integers
 from ppo_bench.tuning.switches import Tuning
@@ -23,7 +23,7 @@ def policy(network: NetworkSpec, arrays: Arrays, precision: str, device: str, tu
     """See `Framework.policy`."""
     arithmetic = PRECISIONS[precision]
     picked = pick_device(device, arithmetic)
-    own = load_arrays(policy_arrays(network, arithmetic), arrays)
+    own = load_arrays(policy_array_specs(network, arithmetic), arrays)
     with in_precision(arithmetic):
         params = jax.device_put({name.removeprefix("params."): array for name, array in own.items()}, picked)
 

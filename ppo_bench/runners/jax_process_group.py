@@ -26,7 +26,7 @@ class JaxProcessGroup:
         in use.
         """
         if rank_info.rank == 0:
-            _require_free(rank_info.address)
+            _require_free_port(rank_info.address)
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
         # It would replace this process's handler of SIGTERM (ppo_bench/common/stopping.py).
         jax.config.update("jax_enable_preemption_service", False)
@@ -66,7 +66,7 @@ class JaxProcessGroup:
         jax.distributed.shutdown()
 
 
-def _require_free(address: str) -> None:
+def _require_free_port(address: str) -> None:
     """Raise `ConfigError` if the port is in use; JAX itself would crash."""
     host, port = address.rsplit(":", 1)
     try:

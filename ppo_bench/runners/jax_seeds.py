@@ -19,7 +19,7 @@ from ppo_bench.mathematics.arrays import Arrays, Tree, add_prefix, select_prefix
 from ppo_bench.runners.base import TrainingSpec
 from ppo_bench.runners.episodes import EpisodeTotals, zero_totals
 from ppo_bench.runners.jax_functions import TrainState
-from ppo_bench.runners.program import Envs, Iterate
+from ppo_bench.runners.program import IterationProgram, ProgramEnvs
 from ppo_bench.runners.program_runner import ProgramRunner, ProgramState
 from ppo_bench.runners.reports import PendingIteration, collect_reports
 from ppo_bench.runners.seeds import IterationReports, describe_run
@@ -41,11 +41,11 @@ class SeedsState:
     """Number of iterations done."""
     train_state: TrainState
     """Train states of all runs, stacked: arrays `[S, ...]`, padded to equal parts of the devices."""
-    envs: Envs
-    """Environment states of all runs, stacked and padded likewise."""
+    envs: ProgramEnvs
+    """Environment states of all runs, stacked and padded in the same way."""
     totals: EpisodeTotals
     """Totals of the environments of all runs, run by run, `[S * N]`; not padded."""
-    iterate: Iterate
+    program: IterationProgram
     """Iteration of one run; see `ProgramState`."""
     env_step: StepFunction
     pending: list[PendingIteration] = field(default_factory=list)
@@ -59,67 +59,75 @@ class JaxSeedsRunner:
         self, spec: TrainingSpec, env: GraphEnv, iterations_per_call: int, own: Sequence[Mapping[str, Any]] = ()
     ) -> None:
         """`own` has the hyperparameters (`VMAPPABLE_HYPERPARAMETERS`) in which the runs differ; none if it is empty."""
-        self._one = ProgramRunner(spec, env, iterations_per_call)
-        self._own, self._each = own, [replace(spec.ppo, **each) for each in own]
-        self._device = self._one.functions.device
+        self._program_runner = ProgramRunner(spec, env, iterations_per_call)
+        self._hyperparameters_by_run, self._ppo_by_run = own, [replace(spec.ppo, **each) for each in own]
+        self._device = self._program_runner.functions.device
         self._devices = jax.devices("cpu") if self._device.platform == "cpu" else [self._device]
-        self.execution = self._one.execution | {"devices": len(self._devices)}
+        self.execution = self._program_runner.execution | {"devices": len(self._devices)}
         self._initial_envs = jax.jit(self._stack_initial_envs)
-        self._compiled: dict[tuple[Iterate, int], Iterate] = {}
+        self._compiled: dict[tuple[IterationProgram, int], IterationProgram] = {}
 
-    def step(self, state: SeedsState) -> tuple[SeedsState, IterationReports]:
-        """See `SeedsRunner.step`."""
+    def iterate(self, state: SeedsState) -> tuple[SeedsState, IterationReports]:
+        """See `SeedsRunner.iterate`."""
         self._enqueue_iterations(state)
         state.iteration += 1
         pending = jax.device_get(state.pending.pop(0))
-        learning_rates = [told["learning_rate"] for told in self._hyperparameters(state, state.iteration)]
+        learning_rates = [each["learning_rate"] for each in self._hyperparameters(state, state.iteration)]
         try:
-            state.totals, measured = collect_reports(self._one.spec, learning_rates, pending, state.totals)
+            state.totals, measured = collect_reports(self._program_runner.spec, learning_rates, pending, state.totals)
         except FailedRuns as error:
-            raise FailedRuns({k: f"{self._named(state, k)}: {reason}" for k, reason in error.reasons.items()}) from None
+            raise FailedRuns(
+                {k: f"{self._describe_run(state, k)}: {reason}" for k, reason in error.reasons.items()}
+            ) from None
         return state, measured
 
-    def _named(self, state: SeedsState, k: int) -> str:
-        return describe_run(self._own[k] if self._own else {}, state.seeds[k])
+    def _describe_run(self, state: SeedsState, k: int) -> str:
+        return describe_run(self._hyperparameters_by_run[k] if self._hyperparameters_by_run else {}, state.seeds[k])
 
     def _enqueue_iterations(self, state: SeedsState) -> None:
         """See `ProgramRunner._enqueue_iterations`."""
-        iterate, seeds = self._iterate(state.iterate, len(state.seeds)), np.array(self._padded(state.seeds), np.int32)
+        program, seeds = (
+            self._vmapped_program(state.program, len(state.seeds)),
+            np.array(self._pad(state.seeds), np.int32),
+        )
         with jax.default_device(self._device):
-            for k in self._one.iterations_to_enqueue(state.iteration, len(state.pending)):
-                told = self._padded(self._hyperparameters(state, k))
-                stacked = {name: np.array([own[name] for own in told], self._one.functions.dtype) for name in told[0]}
-                state.train_state, state.envs, *results = iterate(
+            for k in self._program_runner.iterations_to_enqueue(state.iteration, len(state.pending)):
+                hyperparameters = self._pad(self._hyperparameters(state, k))
+                stacked = {
+                    name: np.array([own[name] for own in hyperparameters], self._program_runner.functions.dtype)
+                    for name in hyperparameters[0]
+                }
+                state.train_state, state.envs, *results = program(
                     state.train_state, state.envs, seeds, stacked, np.int32(k)
                 )
-                self._one.last_enqueued = PendingIteration(*results)  # type: ignore[arg-type]
-                state.pending.append(self._one.last_enqueued)
+                self._program_runner.last_enqueued = PendingIteration(*results)  # type: ignore[arg-type]
+                state.pending.append(self._program_runner.last_enqueued)
 
     def _hyperparameters(self, state: SeedsState, iteration: int) -> list[dict[str, Any]]:
         """Hyperparameters that are arguments of the program in `iteration`, of each run."""
-        spec, runs = self._one.spec, len(state.seeds)
-        pairs = zip(self._own or [{}] * runs, self._each or [spec.ppo] * runs, strict=True)
+        spec, runs = self._program_runner.spec, len(state.seeds)
+        pairs = zip(self._hyperparameters_by_run or [{}] * runs, self._ppo_by_run or [spec.ppo] * runs, strict=True)
         return [{**own, "learning_rate": hp.learning_rate_of(iteration, spec.num_iterations)} for own, hp in pairs]
 
-    def _iterate(self, one: Iterate, num_seeds: int) -> Iterate:
+    def _vmapped_program(self, one: IterationProgram, num_seeds: int) -> IterationProgram:
         """Compiled iteration of all runs, made from the iteration `one` of a single run; cached."""
         if (one, num_seeds) not in self._compiled:
             sharding = self._sharding(num_seeds)
 
-            def of_part(
-                train_state: TrainState, envs: Envs, seeds: jax.Array, hyperparameters: Tree, k: jax.Array
+            def iterate_shard(
+                train_state: TrainState, envs: ProgramEnvs, seeds: jax.Array, hyperparameters: Tree, k: jax.Array
             ) -> Any:
-                def of_seed(own: tuple[TrainState, Envs, jax.Array, Tree]) -> Any:
+                def iterate_seed(own: tuple[TrainState, ProgramEnvs, jax.Array, Tree]) -> Any:
                     return one(*own, k)
 
                 own, together = (train_state, envs, seeds, hyperparameters), self._seeds_per_device(len(seeds))
                 if together == len(seeds):
-                    return jax.vmap(of_seed)(own)
-                return jax.lax.map(of_seed, own, batch_size=together if together > 1 else None)
+                    return jax.vmap(iterate_seed)(own)
+                return jax.lax.map(iterate_seed, own, batch_size=together if together > 1 else None)
 
             seeds, same = sharding.spec, Spec()
             program = jax.shard_map(
-                of_part,
+                iterate_shard,
                 mesh=sharding.mesh,
                 in_specs=(seeds, seeds, seeds, seeds, same),
                 out_specs=seeds,
@@ -130,81 +138,91 @@ class JaxSeedsRunner:
 
     def _sharding(self, num_seeds: int) -> NamedSharding:
         """Sharding of the seeds: equal parts, one on each device."""
-        return NamedSharding(Mesh(np.array(self._devices[: self._parts(num_seeds)]), ("seeds",)), Spec("seeds"))
+        return NamedSharding(
+            Mesh(np.array(self._devices[: self._num_devices_for(num_seeds)]), ("seeds",)), Spec("seeds")
+        )
 
-    def _parts(self, num_seeds: int) -> int:
+    def _num_devices_for(self, num_seeds: int) -> int:
         """Minimum number of devices with which the largest part has no more seeds than with all devices."""
         most = math.ceil(num_seeds / len(self._devices))
         return math.ceil(num_seeds / most)
 
-    def _seeds_per_device(self, of_part: int) -> int:
-        """Number of seeds that a device trains at a time, out of `of_part` seeds; all of them on a GPU."""
+    def _seeds_per_device(self, num_local_seeds: int) -> int:
+        """Number of seeds that a device trains at a time, out of `num_local_seeds` seeds; all of them on a GPU."""
         if self._device.platform != "cpu":
-            return of_part
-        turns = math.ceil(of_part / max(1, MAX_MINIBATCH_ROWS // self._one.spec.ppo.minibatch_size))
-        return math.ceil(of_part / turns)
+            return num_local_seeds
+        turns = math.ceil(num_local_seeds / max(1, MAX_MINIBATCH_ROWS // self._program_runner.spec.ppo.minibatch_size))
+        return math.ceil(num_local_seeds / turns)
 
-    def _padded(self, of_each_run: Sequence[T]) -> list[T]:
+    def _pad(self, values: Sequence[T]) -> list[T]:
         """List padded with copies of its last entry, so that parts are equal; results of the copies are dropped."""
-        missing = -len(of_each_run) % self._parts(len(of_each_run))
-        return [*of_each_run, *([of_each_run[-1]] * missing)]
+        missing = -len(values) % self._num_devices_for(len(values))
+        return [*values, *([values[-1]] * missing)]
 
     def init(self, seeds: Sequence[int]) -> SeedsState:
         """See `SeedsRunner.init`."""
-        return self.restore([self._one.arrays_after_warmup(seed) for seed in seeds])
+        return self.restore([self._program_runner.arrays_after_warmup(seed) for seed in seeds])
 
     def export(self, state: SeedsState) -> list[Arrays]:
         """See `SeedsRunner.export`."""
         assert not state.pending, "the program has run ahead of the iteration that is asked for"
         everything = jax.device_get((state.train_state, state.envs))
 
-        def own(k: int) -> Arrays:
+        def export_run(k: int) -> Arrays:
             train_state, envs = jax.tree.map(lambda array: array[k], everything)
-            totals = zero_totals(self._one.spec.num_envs)  # an export has none
-            fields = state.seeds[k], state.iteration, train_state, envs, totals, state.iterate, state.env_step
-            return self._one.export(ProgramState(*fields))
+            totals = zero_totals(self._program_runner.spec.num_envs)  # an export has none
+            fields = state.seeds[k], state.iteration, train_state, envs, totals, state.program, state.env_step
+            return self._program_runner.export(ProgramState(*fields))
 
-        return [own(k) for k in range(len(state.seeds))]
+        return [export_run(k) for k in range(len(state.seeds))]
 
     def restore(self, arrays: Sequence[Arrays]) -> SeedsState:
         """See `SeedsRunner.restore`."""
-        of_runs = [self._one.training_arrays(own) for own in arrays]
-        seeds, iteration = [int(own["seed"]) for own in of_runs], int(of_runs[0]["iteration"])
-        padded = self._padded(of_runs)
-        stacked = {name: np.stack([own[name] for own in padded]) for name in of_runs[0]}
+        arrays_by_run = [self._program_runner.training_arrays(own) for own in arrays]
+        seeds, iteration = [int(own["seed"]) for own in arrays_by_run], int(arrays_by_run[0]["iteration"])
+        padded = self._pad(arrays_by_run)
+        stacked = {name: np.stack([own[name] for own in padded]) for name in arrays_by_run[0]}
         sharding = self._sharding(len(seeds))
         with jax.enable_x64(True):  # arrays of the environments include 64-bit types
-            envs, env_step = self._reset_envs(self._padded(seeds), iteration, select_prefix("normalize", stacked))
-            train_state, envs = jax.device_put((self._one.functions.load(stacked), envs), sharding)
-        totals = zero_totals(len(seeds) * self._one.spec.num_envs)
-        return SeedsState(seeds, iteration, train_state, envs, totals, self._one.iterate(env_step, envs), env_step)
+            envs, env_step = self._reset_envs(self._pad(seeds), iteration, select_prefix("normalize", stacked))
+            train_state, envs = jax.device_put((self._program_runner.functions.load(stacked), envs), sharding)
+        totals = zero_totals(len(seeds) * self._program_runner.spec.num_envs)
+        return SeedsState(
+            seeds,
+            iteration,
+            train_state,
+            envs,
+            totals,
+            self._program_runner.iteration_program(env_step, envs),
+            env_step,
+        )
 
-    def _reset_envs(self, seeds: Sequence[int], iteration: int, statistics: Tree) -> tuple[Envs, StepFunction]:
+    def _reset_envs(self, seeds: Sequence[int], iteration: int, statistics: Tree) -> tuple[ProgramEnvs, StepFunction]:
         """Environments of all runs, reset by the keys (seed, iteration), and their step function.
 
         Running statistics are those in `statistics`, updated by the first observations of their run.
         """
-        spec = self._one.spec
+        spec = self._program_runner.spec
         with jax.default_device(self._device):
-            starts = [self._one.env.reset(spec.env_seeds(seed, iteration)) for seed in seeds]
+            starts = [self._program_runner.env.reset(spec.env_seeds(seed, iteration)) for seed in seeds]
             reset_results = [(result.state, result.policy_input) for result in starts]
             return self._initial_envs(reset_results, add_prefix("normalize", statistics)), starts[0].step
 
-    def _stack_initial_envs(self, starts: Sequence[tuple[Any, PolicyInput]], statistics: Tree) -> Envs:
+    def _stack_initial_envs(self, starts: Sequence[tuple[Any, PolicyInput]], statistics: Tree) -> ProgramEnvs:
         """Environments of all runs, stacked, that have just been reset; `statistics` are stacked, too."""
         state, policy_input = jax.tree.map(lambda *arrays: jnp.stack(arrays), *starts)
-        initial: Envs = jax.vmap(self._one.initial_envs)(state, policy_input, statistics)
+        initial: ProgramEnvs = jax.vmap(self._program_runner.initial_envs)(state, policy_input, statistics)
         return initial
 
     def episode_lengths(self, state: SeedsState) -> list[np.ndarray]:
         """See `SeedsRunner.episode_lengths`."""
         return np.split(state.totals.lengths, len(state.seeds))
 
-    def restart(self, state: SeedsState, iteration: int) -> SeedsState:
-        """See `SeedsRunner.restart`."""
+    def restart_envs(self, state: SeedsState, iteration: int) -> SeedsState:
+        """See `SeedsRunner.restart_envs`."""
         assert iteration == state.iteration
         return self.restore(self.export(state))
 
     def close(self) -> None:
         """See `SeedsRunner.close`."""
-        self._one.close()
+        self._program_runner.close()

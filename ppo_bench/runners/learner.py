@@ -20,15 +20,16 @@ class Learner(Protocol[State]):
     """Execution settings, which are recorded with every run: device, threads, precision flags."""
 
     def load(self, arrays: Arrays) -> State:
-        """State from a dictionary that has `learner_arrays` and `carry_arrays` (`ppo_bench/runners/array_specs.py`)."""
+        """State from a dictionary that has the arrays of `learner_array_specs` and `carry_array_specs`
+        (`ppo_bench/runners/array_specs.py`)."""
 
     def export(self, state: State) -> Arrays:
-        """Copies of `learner_arrays` and `carry_arrays`, by name."""
+        """Copies of the arrays of `learner_array_specs` and `carry_array_specs`, by name."""
 
     def acting_context(self) -> AbstractContextManager[object]:
         """Context manager within which a rollout's calls of `act` are made."""
 
-    def begin(self, state: State, seed: int, iteration: int) -> State:
+    def begin_rollout(self, state: State, seed: int, iteration: int) -> State:
         """State for the first step of an iteration, with the iteration's action noise drawn."""
 
     def act(self, state: State, t: int, policy_input: PolicyInput) -> tuple[State, Array]:
@@ -42,7 +43,7 @@ class Learner(Protocol[State]):
     def warmup(self, state: State, flags: Tree) -> State:
         """State with the algorithm's statistics updated by a warm-up rollout; nothing else learns from it."""
 
-    def restart(self, state: State) -> State:
+    def reset_env_statistics(self, state: State) -> State:
         """State with the algorithm's per-environment statistics reset, for environments that are reset."""
 
     def update(
@@ -50,6 +51,7 @@ class Learner(Protocol[State]):
     ) -> tuple[State, dict[str, float]]:
         """Learn from the rollout: compute the targets, and run all epochs and minibatches. Returns metrics by name.
 
-        `flags` are the arrays named by `UpdateFunctions.flags`, `[T, N]` each. Metrics are those of the targets, means
-        over minibatches of losses and of `gradient_norm`, and `learning_rate`, if the algorithm adapts it.
+        `flags` are the arrays named by `UpdateFunctions.learning_arrays`, `[T, N]` each. Metrics are those of the
+        targets, means over minibatches of losses and of `gradient_norm`, and `learning_rate`, if the algorithm adapts
+        it.
         """

@@ -16,13 +16,14 @@ from ppo_bench.runners.jax_functions import JaxFunctions, TrainState
 from ppo_bench.runners.jax_mesh import REPLICATED, sharded_along
 
 
-class Envs(NamedTuple):
+class ProgramEnvs(NamedTuple):
     """State of the environments, on the device."""
 
     state: Any
     """State that the environment's own step function takes and returns."""
     arrays: Tree
-    """The `normalization_arrays`, and the `env_arrays` except episode returns and lengths, which the host computes."""
+    """The arrays of `normalization_array_specs` and `env_array_specs`, except episode returns and lengths, which the
+    host computes."""
     carry: Tree
     """Carry (recurrent state) of the network, `[N, ...]`."""
 
@@ -36,20 +37,20 @@ class RolloutRewards(NamedTuple):
     """Flag that is false where a step only reset its environment."""
 
 
-Iterate = Callable[..., tuple[TrainState, Envs, RolloutRewards, dict[str, jax.Array]]]
+IterationProgram = Callable[..., tuple[TrainState, ProgramEnvs, RolloutRewards, dict[str, jax.Array]]]
 """Compiled `iterate` of some environments: takes `(train_state, envs, seed, hyperparameters, iteration)`.
 
 The last three are scalars, `hyperparameters` a dictionary of them; iterations count from 1.
 """
 
 
-def compiled(functions: JaxFunctions, env_step: StepFunction, envs: Envs) -> Iterate:
+def compile_iteration(functions: JaxFunctions, env_step: StepFunction, envs: ProgramEnvs) -> IterationProgram:
     """Compiled iteration of environments with the step function `env_step` and the structure of `envs`.
 
     It donates the buffers of its arguments `train_state` and `envs`.
     """
-    changed = functions.specs, specs_of_envs(envs)
-    program: Iterate = functions.devices.jit(
+    changed = functions.specs, env_sharding_specs(envs)
+    program: IterationProgram = functions.devices.jit(
         functools.partial(iterate, functions, env_step),
         (*changed, REPLICATED, REPLICATED, REPLICATED),
         (*changed, sharded_along(0), REPLICATED),
@@ -58,21 +59,21 @@ def compiled(functions: JaxFunctions, env_step: StepFunction, envs: Envs) -> Ite
     return program
 
 
-def specs_of_envs(envs: Envs) -> Any:
+def env_sharding_specs(envs: ProgramEnvs) -> Any:
     """Sharding specs of `envs`: environments in equal parts, running statistics replicated."""
     arrays = {name: REPLICATED if name.startswith("normalize.") else sharded_along(0) for name in envs.arrays}
-    return Envs(sharded_along(0), arrays, sharded_along(0))  # type: ignore[arg-type]
+    return ProgramEnvs(sharded_along(0), arrays, sharded_along(0))  # type: ignore[arg-type]
 
 
 def iterate(
     functions: JaxFunctions,
     env_step: StepFunction,
     train_state: TrainState,
-    envs: Envs,
+    envs: ProgramEnvs,
     seed: jax.Array,
     hyperparameters: Tree,
     iteration: jax.Array,
-) -> tuple[TrainState, Envs, RolloutRewards, Tree]:
+) -> tuple[TrainState, ProgramEnvs, RolloutRewards, Tree]:
     """Run an iteration; the returned metrics are all but `learning_rate` and `masked_fraction`.
 
     `hyperparameters` are those that are arguments of the program: the learning rate of this iteration, and others.
@@ -86,40 +87,40 @@ def iterate(
 
 
 def _collect(
-    functions: JaxFunctions, env_step: StepFunction, arrays: Tree, envs: Envs, noise: jax.Array
-) -> tuple[Envs, Tree, Tree, RolloutRewards]:
+    functions: JaxFunctions, env_step: StepFunction, arrays: Tree, envs: ProgramEnvs, noise: jax.Array
+) -> tuple[ProgramEnvs, Tree, Tree, RolloutRewards]:
     """Run a rollout of `num_steps` steps, and the policy on its final observations.
 
     `arrays` are the policy's.
     """
     bounds, all_reduce_moments = functions.spec.action_bounds, functions.update_functions.ops.all_reduce_moments
 
-    def step(state: tuple[Envs, Tree], t: jax.Array) -> tuple[tuple[Envs, Tree], Any]:
+    def step(state: tuple[ProgramEnvs, Tree], t: jax.Array) -> tuple[tuple[ProgramEnvs, Tree], Any]:
         envs, buffer = state
         buffer, carry, actions = functions.act(arrays, buffer, envs.carry, noise, t, _policy_input(functions, envs))
-        env_state, given = env_step(envs.state, bounds.to_env_actions(jnp, actions) if bounds else actions)
+        env_state, outcome = env_step(envs.state, bounds.to_env_actions(jnp, actions) if bounds else actions)
         with jax.enable_x64(True):  # statistics are float64
-            env_arrays, reward, flags = after_step(jnp, functions.spec, envs.arrays, given, all_reduce_moments)
-        return (Envs(env_state, env_arrays, carry), buffer), (reward, given.raw_reward, _packed(flags))
+            env_arrays, reward, flags = after_step(jnp, functions.spec, envs.arrays, outcome, all_reduce_moments)
+        return (ProgramEnvs(env_state, env_arrays, carry), buffer), (reward, outcome.raw_reward, _pack_flags(flags))
 
     buffer = functions.store_initial_carry(functions.allocate(), envs.carry)
     steps = jnp.arange(functions.ppo.num_steps, dtype=jnp.int32)
     unroll = functions.rollout_unroll
     (envs, buffer), (rewards, raw_rewards, packed) = jax.lax.scan(step, (envs, buffer), steps, unroll=unroll)
-    flags = {"rewards": rewards, **_unpacked(packed)}
+    flags = {"rewards": rewards, **_unpack_flags(packed)}
     last = jnp.int32(functions.ppo.num_steps)
     buffer, _, _ = functions.act(arrays, buffer, envs.carry, noise, last, _policy_input(functions, envs))
     envs = envs._replace(carry=functions.carry_after_rollout(buffer, envs.carry))
     return envs, buffer, flags, RolloutRewards(raw_rewards.T, flags["episode_over"].T, flags["value_mask"].T)
 
 
-def _packed(flags: Tree) -> jax.Array:
+def _pack_flags(flags: Tree) -> jax.Array:
     """Flags `[N]` bool, in the order of `STEP_FLAGS`, as the bits of one array: a GPU stores it by one kernel."""
     bits = (flags[name].astype(jnp.uint8) << k for k, name in enumerate(STEP_FLAGS))
     return functools.reduce(jnp.bitwise_or, bits)
 
 
-def _unpacked(packed: jax.Array) -> Tree:
+def _unpack_flags(packed: jax.Array) -> Tree:
     return {name: (packed & (1 << k)).astype(bool) for k, name in enumerate(STEP_FLAGS)}
 
 
@@ -127,13 +128,15 @@ def run_warmup(
     functions: JaxFunctions,
     env_step: StepFunction,
     train_state: TrainState,
-    envs: Envs,
+    envs: ProgramEnvs,
     seed: jax.Array,
     iterations: jax.Array,
-) -> tuple[TrainState, Envs]:
+) -> tuple[TrainState, ProgramEnvs]:
     """State after K warm-up rollouts, which update only statistics; `iterations [K]` are the keys of their noise."""
 
-    def rollout(state: tuple[TrainState, Envs], iteration: jax.Array) -> tuple[tuple[TrainState, Envs], None]:
+    def rollout(
+        state: tuple[TrainState, ProgramEnvs], iteration: jax.Array
+    ) -> tuple[tuple[TrainState, ProgramEnvs], None]:
         train_state, envs = state
         noise = functions.action_noise(seed, iteration)
         envs, buffer, flags, _ = _collect(functions, env_step, train_state.arrays, envs, noise)
@@ -142,7 +145,7 @@ def run_warmup(
     return jax.lax.scan(rollout, (train_state, envs), iterations)[0]
 
 
-def _policy_input(functions: JaxFunctions, envs: Envs) -> PolicyInput:
+def _policy_input(functions: JaxFunctions, envs: ProgramEnvs) -> PolicyInput:
     """Inputs of the policy for the next step; `episode_start` is present only for a recurrent network."""
     episode_start = envs.arrays["envs.start"] if functions.network.carry else None
     return PolicyInput(envs.arrays["envs.obs"], action_mask=envs.arrays.get("envs.legal"), episode_start=episode_start)

@@ -25,11 +25,11 @@ from ppo_bench.mathematics.arrays import (
 )
 from ppo_bench.runners.array_specs import COUNTERS, STATE_NAMES, array_specs, initial_arrays, zero_params
 from ppo_bench.runners.base import Episode, Metrics, TrainingSpec
-from ppo_bench.runners.env_steps import observed
+from ppo_bench.runners.env_steps import observe
 from ppo_bench.runners.episodes import EpisodeTotals, zero_totals
 from ppo_bench.runners.jax_functions import JaxFunctions, TrainState
 from ppo_bench.runners.jax_mesh import REPLICATED
-from ppo_bench.runners.program import Envs, Iterate, compiled, run_warmup, specs_of_envs
+from ppo_bench.runners.program import IterationProgram, ProgramEnvs, compile_iteration, env_sharding_specs, run_warmup
 from ppo_bench.runners.reports import PendingIteration, collect_reports
 
 MAX_PENDING = 8
@@ -47,15 +47,15 @@ class ProgramState:
 
     seed: int
     iteration: int
-    """Number of iterations that `step` has returned."""
+    """Number of iterations that `iterate` has returned."""
     train_state: TrainState
-    envs: Envs
+    envs: ProgramEnvs
     totals: EpisodeTotals
-    iterate: Iterate
+    program: IterationProgram
     """Compiled iteration of these environments; environments with another `env_step` need another."""
     env_step: StepFunction
     pending: list[PendingIteration] = field(default_factory=list)
-    """Enqueued iterations that `step` has not returned; `train_state` and `envs` are those after the last."""
+    """Enqueued iterations that `iterate` has not returned; `train_state` and `envs` are those after the last."""
 
 
 class ProgramRunner:
@@ -67,12 +67,12 @@ class ProgramRunner:
         self._array_specs = array_specs(spec)
         self._iterations_per_call = iterations_per_call
         self.execution = self.functions.execution
-        self._compiled: dict[StepFunction, Iterate] = {}
+        self._compiled: dict[StepFunction, IterationProgram] = {}
         self.last_enqueued: Any = None
         """Results of the last enqueued iteration; they are ready once the device is idle."""
 
-    def step(self, state: ProgramState) -> tuple[ProgramState, Metrics, list[Episode]]:
-        """See `Runner.step`."""
+    def iterate(self, state: ProgramState) -> tuple[ProgramState, Metrics, list[Episode]]:
+        """See `Runner.iterate`."""
         self._enqueue_iterations(state)
         state.iteration += 1
         # It waits for this iteration, while the device goes on.
@@ -87,10 +87,10 @@ class ProgramRunner:
         """Enqueue the next iterations; returns without waiting for them."""
         with jax.default_device(self.functions.device):
             for k in self.iterations_to_enqueue(state.iteration, len(state.pending)):
-                told = {"learning_rate": np.array(self._learning_rate(k), self.functions.dtype)}
+                hyperparameters = {"learning_rate": np.array(self._learning_rate(k), self.functions.dtype)}
                 seed, iteration = np.int32(state.seed), np.int32(k)
-                state.train_state, state.envs, *results = state.iterate(
-                    state.train_state, state.envs, seed, told, iteration
+                state.train_state, state.envs, *results = state.program(
+                    state.train_state, state.envs, seed, hyperparameters, iteration
                 )
                 self.last_enqueued = PendingIteration(*results)  # type: ignore[arg-type]
                 state.pending.append(self.last_enqueued)
@@ -118,7 +118,7 @@ class ProgramRunner:
         zeros = zero_params(self.spec)
         state = self.restore(initial | zeros)
         with jax.default_device(self.functions.device):
-            specs = self.functions.specs, specs_of_envs(state.envs)
+            specs = self.functions.specs, env_sharding_specs(state.envs)
             function = functools.partial(run_warmup, self.functions, state.env_step)
             program = self.functions.devices.jit(function, (*specs, REPLICATED, REPLICATED), specs)
             iterations = np.arange(-num_rollouts, 0, dtype=np.int32)
@@ -151,13 +151,13 @@ class ProgramRunner:
         return state | default_arrays(array for array in fresh if not array.name.startswith("envs."))
 
     def episode_lengths(self, state: ProgramState) -> np.ndarray:
-        """See `Runner.episode_lengths`. The lengths are those after the last iteration that `step` returned."""
+        """See `Runner.episode_lengths`. The lengths are those after the last iteration that `iterate` returned."""
         return state.totals.lengths
 
-    def restart(self, state: ProgramState, iteration: int) -> ProgramState:
-        """See `Runner.restart`. Requires that `state.pending` is empty."""
+    def restart_envs(self, state: ProgramState, iteration: int) -> ProgramState:
+        """See `Runner.restart_envs`. Requires that `state.pending` is empty."""
         assert not state.pending, "the device has run ahead of the iteration after which environments are to restart"
-        train_state = self.functions.restart(state.train_state)
+        train_state = self.functions.reset_env_statistics(state.train_state)
         fresh = self._reset_state(state.seed, iteration, train_state, self._statistics(state))
         fresh.iteration = state.iteration
         return fresh
@@ -180,31 +180,33 @@ class ProgramRunner:
             envs = self.initial_envs(
                 result.state, result.policy_input, add_prefix("normalize", select_prefix("normalize", statistics))
             )
-            envs = self.functions.devices.put(envs, specs_of_envs(envs))
+            envs = self.functions.devices.put(envs, env_sharding_specs(envs))
         totals = zero_totals(self.spec.num_envs)
-        return ProgramState(seed, iteration, train_state, envs, totals, self.iterate(result.step, envs), result.step)
+        return ProgramState(
+            seed, iteration, train_state, envs, totals, self.iteration_program(result.step, envs), result.step
+        )
 
-    def initial_envs(self, state: Any, policy_input: PolicyInput, statistics: Tree) -> Envs:
+    def initial_envs(self, state: Any, policy_input: PolicyInput, statistics: Tree) -> ProgramEnvs:
         """Environments that have just been reset to `state`, with the running `statistics` updated by the observations
         in `policy_input`.
 
         Requires 64-bit types to be enabled.
         """
-        of_envs = [
+        env_specs = [
             array for array in select_roles(self._array_specs, ArrayRole.ENVIRONMENT) if array.name.startswith("envs.")
         ]
-        defaults = {array.name: jnp.full(array.shape, array.fill, array.dtype) for array in of_envs}
+        defaults = {array.name: jnp.full(array.shape, array.fill, array.dtype) for array in env_specs}
         carry = select_prefix("envs.carry", defaults)
         excluded = (*HOST_COMPUTED, *add_prefix("envs.carry", carry))
         arrays = {name: array for name, array in defaults.items() if name not in excluded}
         arrays |= {name: jnp.array(array) for name, array in statistics.items()}
-        shown = policy_input._asdict().items()
-        arrays |= {STATE_NAMES[name]: array for name, array in shown if name != "obs" and array is not None}
-        arrays |= observed(jnp, self.spec, arrays, policy_input.obs, self.spec.all_reduce_moments)
-        return Envs(state, arrays, carry)
+        fields = policy_input._asdict().items()
+        arrays |= {STATE_NAMES[name]: array for name, array in fields if name != "obs" and array is not None}
+        arrays |= observe(jnp, self.spec, arrays, policy_input.obs, self.spec.all_reduce_moments)
+        return ProgramEnvs(state, arrays, carry)
 
-    def iterate(self, env_step: StepFunction, envs: Envs) -> Iterate:
+    def iteration_program(self, env_step: StepFunction, envs: ProgramEnvs) -> IterationProgram:
         """Compiled iteration of `envs` with the step function `env_step`; cached by `env_step`."""
         if env_step not in self._compiled:
-            self._compiled[env_step] = compiled(self.functions, env_step, envs)
+            self._compiled[env_step] = compile_iteration(self.functions, env_step, envs)
         return self._compiled[env_step]

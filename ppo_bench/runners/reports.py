@@ -54,7 +54,7 @@ def collect_reports(
 
 def _by_run(ended: FinishedEpisodes, runs: int, num_envs: int) -> list[list[Episode]]:
     """Episodes of each run, in the order of their ends."""
-    of_run, envs = np.divmod(ended.envs, num_envs)
-    in_order = ended._replace(envs=envs).sorted(np.lexsort((envs, ended.steps, of_run)))
-    episodes, last = to_episodes(in_order, num_envs), np.cumsum(np.bincount(of_run, minlength=runs)).tolist()
+    run_ids, envs = np.divmod(ended.envs, num_envs)
+    in_order = ended._replace(envs=envs).reorder(np.lexsort((envs, ended.steps, run_ids)))
+    episodes, last = to_episodes(in_order, num_envs), np.cumsum(np.bincount(run_ids, minlength=runs)).tolist()
     return [episodes[first:past] for first, past in pairwise([0, *last])]

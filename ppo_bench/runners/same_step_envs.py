@@ -38,7 +38,7 @@ class SameStepEnvs(TorchEnvs):
         if spec.devices > 1:
             raise ConfigError(f"devices={spec.devices}: backend=tensors has one seed for all environments: use 1")
         self._bounds = bounds_on(learner.device, spec.action_bounds)
-        self._normalized = learner.compile(functools.partial(_normalized, spec))
+        self._normalize_final_obs = learner.compile(functools.partial(_normalize_final_obs, spec))
         self._final_obs: Tensor | None = None
         """Final observations of the latest step, as the network takes them; None if it returned none."""
 
@@ -49,26 +49,26 @@ class SameStepEnvs(TorchEnvs):
 
     def _compile(self, env_step: StepFunction) -> Any:
         after = self._learner.compile(functools.partial(_after_step, self._spec, self._learner.all_reduce_moments))
-        return lambda state, arrays, actions: self._stepped(env_step, after, state, arrays, actions)
+        return lambda state, arrays, actions: self._step(env_step, after, state, arrays, actions)
 
-    def _stepped(self, env_step: StepFunction, after: Any, state: Any, arrays: Tensors, actions: Tensor) -> Any:
+    def _step(self, env_step: StepFunction, after: Any, state: Any, arrays: Tensors, actions: Tensor) -> Any:
         """See `TorchEnvs`: also the normalised final observations, if the step has any."""
         step: EnvStep
         state, step = env_step(state, self._bounds.to_env_actions(torch, actions) if self._bounds else actions)
         arrays, rewards, flags = after(arrays, step._replace(final_obs=None))
-        self._final_obs = None if step.final_obs is None else self._normalized(arrays, step.final_obs)
+        self._final_obs = None if step.final_obs is None else self._normalize_final_obs(arrays, step.final_obs)
         return state, arrays, rewards, flags
 
     # --- A rollout ----------------------------------------------------------------------------------------------------
 
-    def play(self, learner: Any, state: TorchEnvState) -> tuple[Any, TorchEnvState, Tensors]:
-        """The states of learner and environments after the steps of a rollout, and what `end` takes.
+    def rollout(self, learner: Any, state: TorchEnvState) -> tuple[Any, TorchEnvState, Tensors]:
+        """The states of learner and environments after the steps of a rollout, and what `end_rollout` takes.
 
         It has `bootstraps [T, N]`, the value of each step's final observation, and `has_final [T]`, whether the step
         had final observations.
         """
         num_steps, bootstrap = self._spec.ppo.num_steps, self._spec.ppo.bootstrap_truncated
-        state, rollout = self.begin(state)
+        state, rollout = self.begin_rollout(state)
         bootstraps, has_final = [], []
         for t in range(num_steps):
             learner, actions = self._learner.act(learner, t, self.policy_input(state))
@@ -81,9 +81,10 @@ class SameStepEnvs(TorchEnvs):
         learner, _ = self._learner.act(learner, num_steps, self.policy_input(state))
         return learner, state, {**rollout, "bootstraps": torch.stack(bootstraps), "has_final": torch.tensor(has_final)}
 
-    def end(self, state: TorchEnvState, rollout: Tensors) -> tuple[TorchEnvState, Rollout]:
-        """See `Envs.end`. Raises `RunError` if a truncated episode has no final observation to bootstrap from."""
-        state, result = super().end(state, rollout)
+    def end_rollout(self, state: TorchEnvState, rollout: Tensors) -> tuple[TorchEnvState, Rollout]:
+        """See `Envs.end_rollout`. Raises `RunError` if a truncated episode has no final observation to bootstrap
+        from."""
+        state, result = super().end_rollout(state, rollout)
         hp, flags = self._spec.ppo, result.flags
         truncated = flags["truncated"] & ~flags["terminated"]
         if hp.bootstrap_truncated:
@@ -113,11 +114,11 @@ def _after_step(
     return {**after, **begun}, numbers, torch.stack([flags[name] for name in STEP_FLAGS])
 
 
-def _normalized(spec: TrainingSpec, arrays: Tensors, final_obs: Tensor) -> Tensor:
+def _normalize_final_obs(spec: TrainingSpec, arrays: Tensors, final_obs: Tensor) -> Tensor:
     """Final observations in the network's layout, normalised by the statistics in `arrays`, which stay as they are."""
     if spec.ppo.norm_obs:
         stats = normalize.select_stats(arrays, "normalize.obs")
         obs = final_obs.to(torch.float64)
         final_obs = normalize.normalize_observations(torch, stats, obs, spec.ppo.obs_clip)
-    arranged: Tensor = spec.network.arrange(final_obs, torch)
+    arranged: Tensor = spec.network.to_input_layout(final_obs, torch)
     return arranged

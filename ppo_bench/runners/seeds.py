@@ -1,4 +1,4 @@
-"""Interface of a runner that trains several runs side by side, as the outer loop uses it: `SeedsRunner`."""
+"""Interface of a runner that trains several runs at once, as the outer loop uses it: `SeedsRunner`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ppo_bench.runners.base import Episode, Metrics, Runner
 
 State = TypeVar("State")
 IterationReports = list[tuple[Metrics, list[Episode]]]
-"""Metrics and finished episodes of an iteration, for every run in order; see `Runner.step`."""
+"""Metrics and finished episodes of an iteration, for every run in order; see `Runner.iterate`."""
 
 
 def describe_run(own: Mapping[str, float], seed: int) -> str:
-    """Words that tell a run from those beside it: the hyperparameters in which they differ, and its seed."""
+    """Name of a run among those trained with it: the hyperparameters in which they differ, and its seed."""
     return " ".join((*(f"ppo.{name}={value}" for name, value in own.items()), f"seed {seed}"))
 
 
@@ -28,7 +28,7 @@ class SeedsRunner(Protocol[State]):
     def init(self, seeds: Sequence[int]) -> State:
         """See `Runner.init`."""
 
-    def step(self, state: State) -> tuple[State, IterationReports]:
+    def iterate(self, state: State) -> tuple[State, IterationReports]:
         """Run one iteration of every run."""
 
     def export(self, state: State) -> list[Arrays]:
@@ -40,8 +40,8 @@ class SeedsRunner(Protocol[State]):
     def episode_lengths(self, state: State) -> list[np.ndarray]:
         """See `Runner.episode_lengths`."""
 
-    def restart(self, state: State, iteration: int) -> State:
-        """See `Runner.restart`."""
+    def restart_envs(self, state: State, iteration: int) -> State:
+        """See `Runner.restart_envs`."""
 
     def close(self) -> None:
         """See `Runner.close`."""
@@ -59,9 +59,9 @@ class OneSeed:
         (seed,) = seeds
         return self._runner.init(seed)
 
-    def step(self, state: Any) -> tuple[Any, IterationReports]:
-        """See `SeedsRunner.step`."""
-        state, metrics, episodes = self._runner.step(state)
+    def iterate(self, state: Any) -> tuple[Any, IterationReports]:
+        """See `SeedsRunner.iterate`."""
+        state, metrics, episodes = self._runner.iterate(state)
         return state, [(metrics, episodes)]
 
     def export(self, state: Any) -> list[Arrays]:
@@ -77,9 +77,9 @@ class OneSeed:
         """See `SeedsRunner.episode_lengths`."""
         return [self._runner.episode_lengths(state)]
 
-    def restart(self, state: Any, iteration: int) -> Any:
-        """See `SeedsRunner.restart`."""
-        return self._runner.restart(state, iteration)
+    def restart_envs(self, state: Any, iteration: int) -> Any:
+        """See `SeedsRunner.restart_envs`."""
+        return self._runner.restart_envs(state, iteration)
 
     def close(self) -> None:
         """See `SeedsRunner.close`."""

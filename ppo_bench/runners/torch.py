@@ -28,11 +28,11 @@ from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.networks.network import ActOutputs, NetworkSpec
 from ppo_bench.networks.torch.ops import TorchOps, parameter_views
 from ppo_bench.runners import torch_functions
-from ppo_bench.runners.array_specs import carry_arrays, learner_arrays
+from ppo_bench.runners.array_specs import carry_array_specs, learner_array_specs
 from ppo_bench.runners.base import TrainingSpec
 from ppo_bench.runners.cuda_graphs import Capturable, GraphedCallable
 from ppo_bench.runners.torch_adam import Adam
-from ppo_bench.runners.torch_carry import allocate, begin_rollout, carry_before_step, store_carry
+from ppo_bench.runners.torch_carry import allocate, carry_before_step, store_carry, store_initial_carry
 from ppo_bench.runners.torch_device import DEFAULT_THREADS, pick_device, set_precision, set_threads, threads_for
 from ppo_bench.runners.torch_functions import UpdateOutputs
 from ppo_bench.runners.torch_state import TorchTrainState
@@ -69,7 +69,7 @@ class TorchLearner:
         if cuda_graphs in (True, "update") and not on_gpu:
             value = str(cuda_graphs).lower()
             raise ConfigError(f"framework.cudagraphs={value} needs a GPU, not device={self.device}: use auto or false")
-        own = (*spec.parameters, *spec.algorithm.frozen(spec.network))
+        own = (*spec.parameters, *spec.algorithm.frozen_parameters(spec.network))
         set_threads(threads_for(own, num_threads, num_available_cores() if spec.process_group else DEFAULT_THREADS))
         self.uses_cuda_graphs = replay = on_gpu and cuda_graphs is not False
         """Whether functions are recorded as CUDA graphs."""
@@ -109,7 +109,7 @@ class TorchLearner:
                 spec.first_env + np.arange(spec.num_envs),
                 np.arange(self._network.actions.action_dim),
                 np.arange(self._ppo.update_epochs),
-                first_row + self._update_functions.samples,
+                first_row + self._update_functions.sample_indices,
                 [first_row],
             )
         )
@@ -133,10 +133,10 @@ class TorchLearner:
         return torch.inference_mode()
 
     @torch.inference_mode()
-    def begin(self, state: TorchTrainState, seed: int, iteration: int) -> TorchTrainState:
-        """See `Learner.begin`."""
-        state.noise = self._noise((), self._scalar(seed), self._scalar(iteration)).unbind()
-        begin_rollout(self._network, state.carry, state.rollout_buffer)
+    def begin_rollout(self, state: TorchTrainState, seed: int, iteration: int) -> TorchTrainState:
+        """See `Learner.begin_rollout`."""
+        state.noise = self._noise((), self._int_tensor(seed), self._int_tensor(iteration)).unbind()
+        store_initial_carry(self._network, state.carry, state.rollout_buffer)
         return state
 
     def act(self, state: TorchTrainState, t: int, policy_input: PolicyInput) -> tuple[TorchTrainState, Array]:
@@ -154,7 +154,7 @@ class TorchLearner:
             others += carry_before_step(self._network, state.carry, state.rollout_buffer, t)
         acted: ActOutputs = self._policy((state.arrays,), row["obs"], state.noise[t], *others)
         row["actions"].copy_(acted.actions)
-        row["heads"].copy_(acted.logits_or_mean)
+        row["logits_or_mean"].copy_(acted.logits_or_mean)
         row["values"].copy_(acted.values)
         if state.carry:
             over = t == self._ppo.num_steps
@@ -187,18 +187,20 @@ class TorchLearner:
     @torch.no_grad()
     def warmup(self, state: TorchTrainState, flags: Tree) -> TorchTrainState:
         """See `Learner.warmup`."""
-        rollout = state.rollout_buffer | dict(zip(self._update_functions.flags, self._on_device(flags), strict=True))
+        rollout = state.rollout_buffer | dict(
+            zip(self._update_functions.learning_arrays, self._flags_to_device(flags), strict=True)
+        )
         state.statistics = dict(self._update_functions.warmup(state.statistics, rollout))
         return state
 
-    def restart(self, state: TorchTrainState) -> TorchTrainState:
-        """See `Learner.restart`."""
-        anew = default_arrays(select_roles(learner_arrays(self._spec), ArrayRole.ENVIRONMENT))
-        state.statistics |= {name: self._tensor(array) for name, array in select_prefix("statistics", anew).items()}
+    def reset_env_statistics(self, state: TorchTrainState) -> TorchTrainState:
+        """See `Learner.reset_env_statistics`."""
+        anew = default_arrays(select_roles(learner_array_specs(self._spec), ArrayRole.ENVIRONMENT))
+        state.statistics |= {name: self._to_tensor(array) for name, array in select_prefix("statistics", anew).items()}
         return state
 
-    def _on_device(self, flags: Tree) -> list[Tensor]:
-        return [self._to_device(flags[name]).to(self._dtype) for name in self._update_functions.flags]
+    def _flags_to_device(self, flags: Tree) -> list[Tensor]:
+        return [self._to_device(flags[name]).to(self._dtype) for name in self._update_functions.learning_arrays]
 
     @torch.no_grad()
     def update(
@@ -207,14 +209,14 @@ class TorchLearner:
         """See `Learner.update`."""
         rate = self._update_functions.learning_rate(state.statistics, learning_rate)
         state.adam.learning_rate.fill_(rate)
-        statistics = (state.statistics[name] for name in self._update_functions.statistics)
-        keys = self._scalar(seed), self._scalar(iteration), self._first_row
-        outputs: UpdateOutputs = self._update((state,), *self._on_device(flags), *keys, *statistics)
+        statistics = (state.statistics[name] for name in self._update_functions.statistic_names)
+        keys = self._int_tensor(seed), self._int_tensor(iteration), self._first_row
+        outputs: UpdateOutputs = self._update((state,), *self._flags_to_device(flags), *keys, *statistics)
         state.statistics = {name: array.clone() for name, array in outputs.statistics.items()}
         metrics = dict(zip(outputs.metric_names, outputs.metrics.tolist(), strict=True))  # one copy to the host
         return state, metrics | {"learning_rate": float(rate)}
 
-    def _scalar(self, value: int) -> Tensor:
+    def _int_tensor(self, value: int) -> Tensor:
         return torch.full((1,), value, dtype=torch.int32, device=self.device)
 
     # --- Initialising, exporting and restoring ------------------------------------------------------------------------
@@ -223,23 +225,23 @@ class TorchLearner:
         """See `Learner.load`."""
         parameters = self._spec.parameters
         flat_params, mean, variance = (
-            self._tensor(np.concatenate([arrays[f"{kind}.{p.name}"].ravel() for p in parameters]))
+            self._to_tensor(np.concatenate([arrays[f"{kind}.{p.name}"].ravel() for p in parameters]))
             for kind in ("params", "adam.mean", "adam.variance")
         )
         frozen, statistics, carry = (
-            {name: self._tensor(array) for name, array in select_prefix(kind, arrays).items()}
+            {name: self._to_tensor(array) for name, array in select_prefix(kind, arrays).items()}
             for kind in ("frozen", "statistics", "envs.carry")
         )
         views = parameter_views(flat_params.detach(), parameters)
         adam = Adam.after_steps(int(arrays["adam.step"]), mean, variance, self._ppo, self.uses_cuda_graphs)
-        excluded = {f"carry.{c.name}" for c in self._network.carry if c.window or self._network.sequences}
+        excluded = {f"carry.{c.name}" for c in self._network.carry if c.window or self._network.learns_from_sequences}
         stepped = [name for name in self._rollout_buffer if name not in excluded]
         columns = (self._rollout_buffer[name].unbind() for name in stepped)
         rows = [dict(zip(stepped, row, strict=True)) for row in zip(*columns, strict=True)]
         flat_params.requires_grad_()
         return TorchTrainState(flat_params, views | frozen, frozen, adam, statistics, carry, self._rollout_buffer, rows)
 
-    def _tensor(self, array: np.ndarray) -> Tensor:
+    def _to_tensor(self, array: np.ndarray) -> Tensor:
         return torch.tensor(array, device=self.device, dtype=self._dtype)
 
     def export(self, state: TorchTrainState) -> Arrays:
@@ -251,7 +253,7 @@ class TorchLearner:
         tree = {"adam.step": adam.count}
         for kind, arrays in trees.items():
             tree |= add_prefix(kind, arrays)
-        declared = (*learner_arrays(self._spec), *carry_arrays(self._spec))
+        declared = (*learner_array_specs(self._spec), *carry_array_specs(self._spec))
         return {array.name: np.array(tree[array.name].cpu().numpy(), array.dtype) for array in declared}
 
 
@@ -265,18 +267,18 @@ def _act(
     """
     (arrays,), network = fixed, update_functions.network
     action_mask, others = (others[0], others[1:]) if masks else (None, others)
-    carry, episode_start = _carry_and_start(network, others)
+    carry, episode_start = _split_carry_inputs(network, others)
     return network.act(update_functions.ops, arrays, obs, noise_of_step, carry, episode_start, action_mask)
 
 
 def _values(update_functions: UpdateFunctions, fixed: Any, obs: Tensor, *others: Tensor) -> Tensor:
     """Values `[N]` by the policy's arrays, which `fixed` holds; `others` are as in `_act`."""
     (arrays,), network = fixed, update_functions.network
-    values: Tensor = network.forward(update_functions.ops, arrays, obs, *_carry_and_start(network, others)).values
+    values: Tensor = network.forward(update_functions.ops, arrays, obs, *_split_carry_inputs(network, others)).values
     return values
 
 
-def _carry_and_start(network: NetworkSpec, others: Sequence[Tensor]) -> tuple[Tree, Tensor | None]:
+def _split_carry_inputs(network: NetworkSpec, others: Sequence[Tensor]) -> tuple[Tree, Tensor | None]:
     """The carry by name and the episode-start flags, which are the entries of `others`."""
     if not others:
         return {}, None

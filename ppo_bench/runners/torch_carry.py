@@ -8,28 +8,28 @@ import torch
 from torch import Tensor
 
 from ppo_bench.mathematics.arrays import Tree
-from ppo_bench.networks.network import Carry, NetworkSpec
+from ppo_bench.networks.network import CarrySpec, NetworkSpec
 from ppo_bench.networks.torch.ops import Params
-from ppo_bench.runners.array_specs import rollout_arrays
+from ppo_bench.runners.array_specs import rollout_array_specs
 from ppo_bench.runners.base import TrainingSpec
 
 
 def allocate(spec: TrainingSpec, device: torch.device) -> Params:
-    """Rollout buffer (`rollout_arrays`), filled with zeros."""
+    """Rollout buffer (`rollout_array_specs`), filled with zeros."""
     return {
         array.name: torch.zeros(array.shape, dtype=getattr(torch, array.dtype), device=device)
-        for array in rollout_arrays(spec)
+        for array in rollout_array_specs(spec)
     }
 
 
-def begin_rollout(network: NetworkSpec, carry: Params, rollout_buffer: Params) -> None:
+def store_initial_carry(network: NetworkSpec, carry: Params, rollout_buffer: Params) -> None:
     """Copy the carry before step 0 into `rollout_buffer`: windows, and all of it if learning is from sequences."""
     for array in network.carry:
-        kept, before = rollout_buffer[f"carry.{array.name}"], carry[array.name]
+        target, before = rollout_buffer[f"carry.{array.name}"], carry[array.name]
         if array.window:
-            kept[: array.shape[0]].copy_(before.transpose(0, 1))
-        elif network.sequences:
-            kept.copy_(before)
+            target[: array.shape[0]].copy_(before.transpose(0, 1))
+        elif network.learns_from_sequences:
+            target.copy_(before)
 
 
 def carry_before_step(network: NetworkSpec, carry: Params, rollout_buffer: Params, t: int) -> list[Tensor]:
@@ -47,14 +47,14 @@ def store_carry(
     for array in network.carry:
         name, before = array.name, carry[array.name]
         if array.window:
-            kept = before if over else rollout_buffer[f"carry.{name}"][t + array.shape[0]]
-            kept.copy_(_window(array, rollout_buffer, t) if over else after[name])
+            target = before if over else rollout_buffer[f"carry.{name}"][t + array.shape[0]]
+            target.copy_(_window(array, rollout_buffer, t) if over else after[name])
             continue
-        if not network.sequences:
+        if not network.learns_from_sequences:
             rows[t][f"carry.{name}"].copy_(before)
         if not over:
             before.copy_(after[name])
 
 
-def _window(array: Carry, rollout_buffer: Params, t: int) -> Tensor:
+def _window(array: CarrySpec, rollout_buffer: Params, t: int) -> Tensor:
     return rollout_buffer[f"carry.{array.name}"][t : t + array.shape[0]].transpose(0, 1)

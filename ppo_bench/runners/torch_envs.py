@@ -15,14 +15,15 @@ from ppo_bench.envs.base import GraphEnv, PolicyInput, StepFunction
 from ppo_bench.envs.dynamics.base import EnvState, map_fields
 from ppo_bench.envs.float_range import is_in_range, out_of_range
 from ppo_bench.mathematics.arrays import Arrays, default_arrays, select_prefix
-from ppo_bench.mathematics.normalize import ActionBounds, AllReduceMoments
-from ppo_bench.runners.array_specs import env_arrays, normalization_arrays
+from ppo_bench.mathematics.distributions import ActionBounds
+from ppo_bench.mathematics.normalize import AllReduceMoments
+from ppo_bench.runners.array_specs import env_array_specs, normalization_array_specs
 from ppo_bench.runners.base import TrainingSpec
 from ppo_bench.runners.cuda_graphs import Capturable, GraphedCallable
-from ppo_bench.runners.env_steps import STEP_FLAGS, after_step, observed
+from ppo_bench.runners.env_steps import STEP_FLAGS, after_step, observe
 from ppo_bench.runners.envs import Rollout
 from ppo_bench.runners.episodes import EpisodeTotals, accumulate_episodes, zero_totals
-from ppo_bench.runners.host import Play
+from ppo_bench.runners.host import RolloutFunction
 from ppo_bench.runners.torch import TorchLearner
 
 Tensors = dict[str, Tensor]
@@ -35,7 +36,7 @@ class TorchEnvState:
     state: EnvState
     """State that the environments' step function takes and returns."""
     arrays: Tensors
-    """The `normalization_arrays`, and the `env_arrays` except episode returns and lengths."""
+    """The arrays of `normalization_array_specs` and `env_array_specs`, except episode returns and lengths."""
     totals: EpisodeTotals
     """Return and length so far of each environment's current episode, on the host."""
 
@@ -92,13 +93,15 @@ class TorchEnvs:
         result = self._reset(self._spec.env_seeds(seed, iteration))
         if result.step not in self._compiled:
             self._compiled[result.step] = self._compile(result.step)
-        self._advance, self._draw = self._compiled[result.step], result.draw
-        numbers = default_arrays(env_arrays(self._spec))
-        numbers |= {each.name: arrays[each.name] for each in normalization_arrays(self._env.observation_space.shape)}
+        self._advance, self._draw_reset_words = self._compiled[result.step], result.draw_reset_words
+        numbers = default_arrays(env_array_specs(self._spec))
+        numbers |= {
+            each.name: arrays[each.name] for each in normalization_array_specs(self._env.observation_space.shape)
+        }
         for name in ("envs.obs", "envs.returns", "envs.lengths"):
             del numbers[name]
         tensors = {name: torch.from_numpy(np.array(array)).to(device) for name, array in numbers.items()}
-        tensors |= observed(torch, self._spec, tensors, result.policy_input.obs, self._learner.all_reduce_moments)
+        tensors |= observe(torch, self._spec, tensors, result.policy_input.obs, self._learner.all_reduce_moments)
         return TorchEnvState(result.state, tensors, zero_totals(self._spec.num_envs))
 
     def _compile(self, env_step: StepFunction) -> Any:
@@ -127,9 +130,9 @@ class TorchEnvs:
         """See `Envs.policy_input`."""
         return PolicyInput(state.arrays["envs.obs"], episode_start=state.arrays["envs.start"])
 
-    def begin(self, state: TorchEnvState) -> tuple[TorchEnvState, Tensors]:
-        """See `Envs.begin`: `rewards [T, 2, N]`, raw ones last, and `flags [T, F, N]`."""
-        drawn = self._draw(state.state, self._spec.ppo.num_steps)
+    def begin_rollout(self, state: TorchEnvState) -> tuple[TorchEnvState, Tensors]:
+        """See `Envs.begin_rollout`: `rewards [T, 2, N]`, raw ones last, and `flags [T, F, N]`."""
+        drawn = self._draw_reset_words(state.state, self._spec.ppo.num_steps)
         shape, device = (self._spec.ppo.num_steps, 2, self._spec.num_envs), self._learner.device
         flags = torch.empty(shape[0], len(STEP_FLAGS), shape[2], dtype=torch.bool, device=device)
         rewards = torch.empty(shape, dtype=torch.float32, device=device)
@@ -141,8 +144,8 @@ class TorchEnvs:
         rollout["rewards"][t], rollout["flags"][t] = rewards, flags
         return TorchEnvState(after, arrays, state.totals), rollout
 
-    def end(self, state: TorchEnvState, rollout: Tensors) -> tuple[TorchEnvState, Rollout]:
-        """See `Envs.end`."""
+    def end_rollout(self, state: TorchEnvState, rollout: Tensors) -> tuple[TorchEnvState, Rollout]:
+        """See `Envs.end_rollout`."""
         rewards, flags = rollout["rewards"], dict(zip(STEP_FLAGS, rollout["flags"].unbind(1), strict=True))
         # One copy to the host.
         raw_rewards, *ends = torch.stack([rewards[:, 1], flags["episode_over"], flags["value_mask"]]).cpu().numpy()
@@ -156,22 +159,23 @@ class TorchEnvs:
 
 
 class GraphedRollout:
-    """The function that plays a rollout, as a CUDA graph that is replayed by one launch; `Play` of `HostRunner`."""
+    """The function that runs a rollout, as a CUDA graph that is replayed by one launch; `RolloutFunction` of
+    `HostRunner`."""
 
-    def __init__(self, steps: Play) -> None:
-        self._steps = steps
-        self._replayed: Capturable = GraphedCallable(
-            self._in_place, changed=lambda learner, envs: [*learner.carry.values(), *envs.tensors()]
+    def __init__(self, rollout: RolloutFunction) -> None:
+        self._rollout = rollout
+        self._graph: Capturable = GraphedCallable(
+            self._run_in_place, changed=lambda learner, envs: [*learner.carry.values(), *envs.tensors()]
         )
 
     def __call__(self, learner: Any, envs: Any) -> tuple[Any, Any, Any]:
-        """See `HostRunner._steps`; both states keep their tensors."""
-        return learner, envs, self._replayed((learner, envs))
+        """See `HostRunner._rollout`; both states keep their tensors."""
+        return learner, envs, self._graph((learner, envs))
 
-    def _in_place(self, fixed: Any) -> Tensors:
-        """Play a rollout from the states in `fixed`, and overwrite them by those after it."""
+    def _run_in_place(self, fixed: Any) -> Tensors:
+        """Run a rollout from the states in `fixed`, and overwrite them by those after it."""
         learner, envs = fixed
-        _, after, rollout = self._steps(learner, envs)
+        _, after, rollout = self._rollout(learner, envs)
         envs.overwrite(after)
         found: Tensors = rollout
         return found
@@ -199,8 +203,8 @@ def _step(
     actions: Tensor,
 ) -> tuple[Any, Tensors, Tensor, Tensor]:
     """State and arrays after a step; rewards `[2, N]` float32, raw ones last, and flags `[F, N]` (`STEP_FLAGS`)."""
-    given: Any
-    state, given = env_step(state, bounds.to_env_actions(torch, actions) if bounds else actions)
-    after, rewards, flags = after_step(torch, spec, arrays, given, all_reduce_moments)
-    numbers = torch.stack([rewards, given.raw_reward])
+    result: Any
+    state, result = env_step(state, bounds.to_env_actions(torch, actions) if bounds else actions)
+    after, rewards, flags = after_step(torch, spec, arrays, result, all_reduce_moments)
+    numbers = torch.stack([rewards, result.raw_reward])
     return state, dict(after), numbers, torch.stack([flags[name] for name in STEP_FLAGS])

@@ -64,9 +64,9 @@ def targets(update_functions: UpdateFunctions, fixed: Any, *inputs: Tensor) -> A
     `inputs` are the flags, the noise keys (seed, iteration, first row) and the statistics.
     """
     arrays, rollout_buffer = fixed
-    names = (*update_functions.flags, "seed", "iteration", "first_row")
+    names = (*update_functions.learning_arrays, "seed", "iteration", "first_row")
     flags = dict(zip(names, inputs, strict=False))
-    statistics = dict(zip(update_functions.statistics, inputs[len(names) :], strict=True))
+    statistics = dict(zip(update_functions.statistic_names, inputs[len(names) :], strict=True))
     return update_functions.targets(arrays, statistics, rollout_buffer | flags)
 
 
@@ -104,12 +104,12 @@ def update(
     """Compute the targets and take the gradient steps of all epochs and minibatches; `fixed` is the state alone.
 
     `targets` and `gradient_step` are the functions above, which may be recorded. `inputs` are those of `targets`;
-    `epochs [E]` and `samples` are those of `UpdateFunctions.minibatches`.
+    `epochs [E]` and `samples` are those of `UpdateFunctions.minibatch_indices`.
     """
     (state,), hp, names = fixed, update_functions.ppo, update_functions.loss_names
-    seed, iteration = inputs[len(update_functions.flags) :][:2]
+    seed, iteration = inputs[len(update_functions.learning_arrays) :][:2]
     found: Targets = targets((state.arrays, state.rollout_buffer), *inputs)
-    minibatches = update_functions.minibatches(seed, iteration, epochs, samples)
+    minibatches = update_functions.minibatch_indices(seed, iteration, epochs, samples)
     measured: list[Tensor] = []
     for epoch in zip(minibatches, update_functions.weights(found.batch, minibatches), strict=True):
         for minibatch in zip(*epoch, strict=True):

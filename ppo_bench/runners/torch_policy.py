@@ -13,7 +13,7 @@ from ppo_bench.mathematics.arrays import Arrays, Tree, load_arrays
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.networks.network import NetworkOutputs, NetworkSpec
 from ppo_bench.networks.torch.ops import TorchOps
-from ppo_bench.runners.array_specs import policy_arrays
+from ppo_bench.runners.array_specs import policy_array_specs
 from ppo_bench.runners.base import Policy
 from ppo_bench.runners.torch import Compiler
 from ppo_bench.runners.torch_device import pick_device, set_precision, set_threads, threads_for
@@ -32,7 +32,7 @@ def policy(
     picked = pick_device(device, arithmetic)
     threads = threads_for(network.parameters, num_threads)
     dtype, layers = getattr(torch, arithmetic.parameters), getattr(torch, arithmetic.layers)
-    own = load_arrays(policy_arrays(network, arithmetic), arrays)
+    own = load_arrays(policy_array_specs(network, arithmetic), arrays)
     params = {name.removeprefix("params."): torch.tensor(array, device=picked) for name, array in own.items()}
     ops = TorchOps(dtype, layers)
     ops.function(network.module)  # before it is compiled

@@ -25,7 +25,7 @@ class TorchTrainState:
     carry: Params
     """Carry (recurrent state) of the network, `[N, ...]`."""
     rollout_buffer: Params
-    """Rollout buffer; see `rollout_arrays`."""
+    """Rollout buffer; see `rollout_array_specs`."""
     rows: list[Params]
     """Views `[N, ...]` of the buffer for each step, by name."""
     noise: tuple[Tensor, ...] = ()

@@ -17,7 +17,7 @@ from ppo_bench.mathematics.arrays import Array, Tree, add_prefix, select_prefix
 from ppo_bench.mathematics.shards import Shard
 from ppo_bench.networks.network import NetworkSpec, mask_logits
 from ppo_bench.networks.ops import Ops
-from ppo_bench.runners.array_specs import rollout_arrays
+from ppo_bench.runners.array_specs import rollout_array_specs
 from ppo_bench.runners.base import TrainingSpec
 
 LEARNING_ARRAYS = ("rewards", "terminated", "truncated", "value_mask", "policy_mask")
@@ -44,13 +44,13 @@ class UpdateFunctions(NamedTuple):
         return tuple(metric.name for metric in loss_metrics_of(self.algorithm, self.network))
 
     @property
-    def flags(self) -> tuple[str, ...]:
+    def learning_arrays(self) -> tuple[str, ...]:
         """Names of what learning reads: `LEARNING_ARRAYS`, and `episode_start`, which resets the carry, if there is
         one."""
         return (*LEARNING_ARRAYS, "episode_start") if self.network.carry else LEARNING_ARRAYS
 
     @property
-    def shards(self) -> int:
+    def num_local_shards(self) -> int:
         """Number of shards on this device."""
         return self.ppo.shards // self.devices
 
@@ -69,21 +69,22 @@ class UpdateFunctions(NamedTuple):
     # --- Learning -----------------------------------------------------------------------------------------------------
 
     def targets(self, arrays: Tree, statistics: Tree, rollout: Tree) -> Targets:
-        """The batch from which minibatches are taken; `rollout` has the buffer, the `flags`, seed and iteration.
+        """The batch from which minibatches are taken; `rollout` has the buffer, the `learning_arrays`, seed and
+        iteration.
 
         The batch has flattened transitions, `[T * N, ...]`, and flattened rows of windows, `[(K + T) * N, ...]`. For a
         network that learns from sequences, arrays keep their axes, `[T, N, ...]`, and the batch has the carry before
         the first step, `[N, ...]`.
         """
         targets = self.algorithm.targets(self.ops, self.network, self.ppo, arrays, statistics, rollout)
-        taken = {"obs": rollout["obs"][:-1], "actions": rollout["actions"][:-1]}
-        batch = {**taken, **targets.batch, **add_prefix("mask", targets.masks)}
+        batch = {"obs": rollout["obs"][:-1], "actions": rollout["actions"][:-1]}
+        batch |= {**targets.batch, **add_prefix("mask", targets.masks)}
         carry = {f"carry.{c.name}": rollout[f"carry.{c.name}"] for c in self.network.carry}
         if "action_mask" in rollout:
             batch["action_mask"] = rollout["action_mask"][:-1]
         if self.network.carry:
             batch["episode_start"] = rollout["episode_start"]
-        if self.network.sequences:
+        if self.network.learns_from_sequences:
             return targets._replace(batch=batch | carry)
         windows = {f"carry.{window.name}" for window in self.network.windows}
         batch |= {name: array if name in windows else array[:-1] for name, array in carry.items()}
@@ -94,7 +95,7 @@ class UpdateFunctions(NamedTuple):
         return self.algorithm.warmup(self.ops, self.network, self.ppo, statistics, rollout)
 
     @property
-    def statistics(self) -> tuple[str, ...]:
+    def statistic_names(self) -> tuple[str, ...]:
         """Names of the algorithm's statistics, in order."""
         return tuple(statistic.name for statistic in self.algorithm.statistics(self.network, self.ppo))
 
@@ -110,37 +111,37 @@ class UpdateFunctions(NamedTuple):
     # --- Minibatches --------------------------------------------------------------------------------------------------
 
     @property
-    def samples(self) -> np.ndarray:
+    def sample_indices(self) -> np.ndarray:
         """Indices `[S, B]` int32 of the samples of this device's S shards: transitions, or whole environments.
 
         They index the samples of all devices in time-major order, as if this device were the first one.
         """
-        steps = np.arange(1 if self.network.sequences else self.ppo.num_steps, dtype=np.int32)
+        steps = np.arange(1 if self.network.learns_from_sequences else self.ppo.num_steps, dtype=np.int32)
         numbers = steps[:, None] * (self.num_envs * self.devices) + np.arange(self.num_envs, dtype=np.int32)
-        return numbers.reshape(len(steps), self.shards, -1).swapaxes(0, 1).reshape(self.shards, -1)
+        return numbers.reshape(len(steps), self.num_local_shards, -1).swapaxes(0, 1).reshape(self.num_local_shards, -1)
 
-    def minibatches(
+    def minibatch_indices(
         self,
         seed: Array,
         iteration: Array,
         epochs: Array,
-        samples: Array,
+        sample_indices: Array,
         argsort: Callable[[Any, Array], Array] = noise.stable_argsort,
     ) -> Array:
         """This device's sample indices of each minibatch, `[E, K, M]`.
 
-        Every shard contributes equally many samples, in its own random order. `samples` is the property `samples` plus
-        the index of this device's first row; `seed [1]`, `iteration [1]` and `epochs [E]` are int32.
+        Every shard contributes equally many samples, in its own random order. `sample_indices` is the property of that
+        name plus the index of this device's first row; `seed [1]`, `iteration [1]` and `epochs [E]` are int32.
         """
-        places = noise.permutations(self.ops.xp, seed, iteration, epochs, samples, argsort=argsort)
-        epochs_, minibatches = places.shape[0], self.ppo.num_minibatches
-        if self.shards == 1:
-            return places.reshape(epochs_, minibatches, -1)
-        of_shard = self.num_envs // self.shards  # from indices within a shard to indices on the device
-        shard = self.ops.xp.cumsum(self.ops.xp.ones_like(places[:1, :, :1]), 1) - 1
-        rows = places // of_shard * self.num_envs + shard * of_shard + places % of_shard
-        of_minibatches = rows.reshape(epochs_, self.shards, minibatches, -1).swapaxes(1, 2)
-        return of_minibatches.reshape(epochs_, minibatches, -1)
+        permuted = noise.permutations(self.ops.xp, seed, iteration, epochs, sample_indices, argsort=argsort)
+        num_epochs, num_minibatches = permuted.shape[0], self.ppo.num_minibatches
+        if self.num_local_shards == 1:
+            return permuted.reshape(num_epochs, num_minibatches, -1)
+        envs_per_shard = self.num_envs // self.num_local_shards  # from indices within a shard to indices on the device
+        shard = self.ops.xp.cumsum(self.ops.xp.ones_like(permuted[:1, :, :1]), 1) - 1
+        rows = permuted // envs_per_shard * self.num_envs + shard * envs_per_shard + permuted % envs_per_shard
+        by_minibatch = rows.reshape(num_epochs, self.num_local_shards, num_minibatches, -1).swapaxes(1, 2)
+        return by_minibatch.reshape(num_epochs, num_minibatches, -1)
 
     def weights(self, batch: Tree, rows: Array) -> Array:
         """Advantages, normalised if `norm_adv`, and the weights of masks: `[E, K, W, B]` for K minibatches of E epochs.
@@ -149,13 +150,13 @@ class UpdateFunctions(NamedTuple):
         """
         xp, all_reduce_sum = self.ops.xp, self.ops.all_reduce_sum
         masks = select_prefix("mask", batch)
-        taken = xp.stack([self._by_minibatch(mask, rows) for mask in masks.values()])
-        weights = ppo.normalize_masks(xp, taken, all_reduce_sum)
+        minibatch_masks = xp.stack([self._by_minibatch(mask, rows) for mask in masks.values()])
+        weights = ppo.normalize_masks(xp, minibatch_masks, all_reduce_sum)
         advantages = self._by_minibatch(batch["advantages"], rows)
         if self.ppo.norm_adv:
             policy = list(masks).index("policy")
             advantages = (
-                self._normalized_by_shard(advantages, taken[policy])
+                self._normalize_by_shard(advantages, minibatch_masks[policy])
                 if self.ppo.norm_adv_by_shard
                 else ppo.normalize_advantages(xp, advantages, weights[policy], all_reduce_sum)
             )
@@ -164,16 +165,16 @@ class UpdateFunctions(NamedTuple):
     def _by_minibatch(self, x: Array, rows: Array) -> Array:
         """The entries of `x` in each minibatch, `[E, K, B]`; `x` has a number for each transition, or E of them."""
         epochs, minibatches, samples = rows.shape
-        if x.ndim > (2 if self.network.sequences else 1):  # others for each epoch
-            of_epochs = (self._by_minibatch(x[..., epoch], rows[epoch : epoch + 1]) for epoch in range(epochs))
-            return self.ops.xp.concatenate(list(of_epochs), 0)
-        taken = self.ops.take(x, rows.reshape(-1), 1 if self.network.sequences else 0)
-        by_steps = taken.reshape(-1, epochs * minibatches, samples)
-        return by_steps.swapaxes(0, 1).reshape(epochs, minibatches, -1)
+        if x.ndim > (2 if self.network.learns_from_sequences else 1):  # different ones for each epoch
+            by_epoch = (self._by_minibatch(x[..., epoch], rows[epoch : epoch + 1]) for epoch in range(epochs))
+            return self.ops.xp.concatenate(list(by_epoch), 0)
+        entries = self.ops.take(x, rows.reshape(-1), 1 if self.network.learns_from_sequences else 0)
+        by_step = entries.reshape(-1, epochs * minibatches, samples)
+        return by_step.swapaxes(0, 1).reshape(epochs, minibatches, -1)
 
-    def _normalized_by_shard(self, advantages: Array, mask: Array) -> Array:
+    def _normalize_by_shard(self, advantages: Array, mask: Array) -> Array:
         """Advantages `[..., B]` of minibatches, normalised separately within each shard's part."""
-        steps, shards = self.ppo.num_steps if self.network.sequences else 1, self.shards
+        steps, shards = self.ppo.num_steps if self.network.learns_from_sequences else 1, self.num_local_shards
         size = advantages.shape[-1] // (steps * shards)
 
         def by_shard(x: Array) -> Array:
@@ -185,18 +186,19 @@ class UpdateFunctions(NamedTuple):
 
     def minibatch(self, batch: Tree, rows: Array, weights: Array) -> Tree:
         """The minibatch of the samples `rows [M]`; `weights [W, B]` are its row of `UpdateFunctions.weights`."""
-        sequences, windows = self.network.sequences, {f"carry.{w.name}": w.shape[0] for w in self.network.windows}
-        taken = {}
+        sequences = self.network.learns_from_sequences
+        windows = {f"carry.{w.name}": w.shape[0] for w in self.network.windows}
+        minibatch = {}
         for name, x in batch.items():
             if name == "advantages" or name.startswith("mask."):
                 continue
             if name in windows and not sequences:
-                taken[name] = self.ops.take_windows(x, rows, windows[name], self.num_envs)
+                minibatch[name] = self.ops.take_windows(x, rows, windows[name], self.num_envs)
             else:
-                taken[name] = self.ops.take(x, rows, self.env_axes.get(name, 1) if sequences else 0)
+                minibatch[name] = self.ops.take(x, rows, self.env_axes.get(name, 1) if sequences else 0)
         names = ("advantages", *(f"{name}_weight" for name in select_prefix("mask", batch)))
         shape = (self.ppo.num_steps, -1) if sequences else (-1,)
-        return taken | {name: x.reshape(shape) for name, x in zip(names, weights, strict=True)}
+        return minibatch | {name: x.reshape(shape) for name, x in zip(names, weights, strict=True)}
 
     def loss(self, arrays: Tree, minibatch: Tree) -> tuple[Array, Array]:
         """The scalar loss to minimise, and the reported scalars `[M]` in the order of `loss_names`.
@@ -206,7 +208,7 @@ class UpdateFunctions(NamedTuple):
         network, ops = self.network, self.ops
         obs, carry, episode_start = minibatch["obs"], select_prefix("carry", minibatch), minibatch.get("episode_start")
         own: Tree = {}
-        if network.sequences:
+        if network.learns_from_sequences:
             assert episode_start is not None
             policy_outputs, values = network.unroll(ops, arrays, obs, carry, episode_start)
             first, values = (x.reshape((-1, *x.shape[2:])) for x in (policy_outputs[0], values))
@@ -214,7 +216,7 @@ class UpdateFunctions(NamedTuple):
             steps = {name: x for name, x in minibatch.items() if not name.startswith("carry.")}
             minibatch = {name: x.reshape((-1, *x.shape[2:])) for name, x in steps.items()}
         else:
-            policy_outputs, values, own = network.losses(ops, arrays, obs, carry, episode_start)
+            policy_outputs, values, own = network.forward_with_losses(ops, arrays, obs, carry, episode_start)
         policy_outputs = mask_logits(ops.xp, policy_outputs, minibatch.get("action_mask"))
         total, measured = self.algorithm.loss(ops, network, self.ppo, arrays, policy_outputs, values, minibatch)
         own = {name: x / self.devices if self.devices > 1 else x for name, x in own.items()}  # means over samples
@@ -226,5 +228,5 @@ class UpdateFunctions(NamedTuple):
 def make_update_functions(spec: TrainingSpec, ops: Ops) -> UpdateFunctions:
     """The functions of one device for `spec`, executed by `ops`."""
     one = replace(spec, shard=Shard(0, spec.devices))
-    env_axes = {array.name: array.env_axis for array in rollout_arrays(one) if array.env_axis is not None}
+    env_axes = {array.name: array.env_axis for array in rollout_array_specs(one) if array.env_axis is not None}
     return UpdateFunctions(one.network, one.algorithm, one.ppo, ops, env_axes, one.num_envs, spec.devices)

@@ -11,11 +11,10 @@ import numpy as np
 from gymnasium import spaces
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.flattened import FlattenedBox
+from ppo_bench.common.flattened import FlattenedBox, is_byte_space
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
-from ppo_bench.mathematics.normalize import are_bytes
-from ppo_bench.networks.convolutions import MIN_IMAGE_SIDE, images_in
+from ppo_bench.networks.convolutions import MIN_IMAGE_SIDE, find_images
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.own import Own
 from ppo_bench.networks.spec import Auto
@@ -47,8 +46,8 @@ def advice(config: Config, env: VectorEnv | GraphEnv) -> Iterator[str]:
             f"{config.ppo.batch_size:,} steps (ppo.num_envs x ppo.num_steps)"
         )
     yield from _restarts(config, getattr(env, "time_limit", None))
-    of_images = are_bytes(env.observation_space) or images_in(env.observation_space)
-    if isinstance(env.action_space, spaces.Box) and config.root.env.id and not config.ppo.norm_obs and not of_images:
+    has_images = is_byte_space(env.observation_space) or find_images(env.observation_space)
+    if isinstance(env.action_space, spaces.Box) and config.root.env.id and not config.ppo.norm_obs and not has_images:
         yield (
             f"warning: {config.task.id} has actions of floats, for which CleanRL normalises observations and rewards: "
             "ppo=continuous has its hyperparameters, and checkpoint.every_iterations=50 suits them"
@@ -62,7 +61,7 @@ def _arrays_as_vectors(config: Config, space: Any, network: NetworkSpec) -> Iter
     """A line each for observations that the network does not take as one might expect."""
     if isinstance(config.network, Own):
         return
-    images = images_in(space)
+    images = find_images(space)
     if images:
         yield from _images_as_numbers(config, network)
     shape, observations = space.shape or (), f"observations of {config.task.id}"

@@ -76,7 +76,7 @@ class Callbacks:
         self.seconds += time.perf_counter() - started
 
     def record_videos(self, writers: Sequence[RunWriter], checkpoints: Sequence[Path], stop: Sequence[int]) -> None:
-        """Film the policies of the newest `checkpoints` where a video is due."""
+        """Record videos of the policies of the newest `checkpoints`, where one is due."""
         for writer, newest in zip(writers, checkpoints, strict=True):
             self.seconds += writer.video_recorder.record(newest, writer.loop.episodes, stop)
 

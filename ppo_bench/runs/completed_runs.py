@@ -21,8 +21,8 @@ def report_completed_run(config: Config, folder: Path, now: dict[str, Any]) -> N
     """
     result = read_json(folder / "result.json")
     mean = result.get("final_return_mean")
-    shown = "none" if mean is None else f"{mean:.2f}"
-    print_status(f"{folder} is done: final_return_mean {shown}; rerun=true trains afresh beside it")
+    return_text = "none" if mean is None else f"{mean:.2f}"
+    print_status(f"{folder} is done: final_return_mean {return_text}; rerun=true trains again in a new folder")
     try:
         trained = read_run_json(folder)["config"]
         warn_of_differences(folder, now)

@@ -28,7 +28,7 @@ EnvWrapper = Callable[[VectorEnv | GraphEnv, Shard], Any]
 """Function that wraps the environments of a rank."""
 
 
-def keep_envs(env: VectorEnv | GraphEnv, shard: Shard) -> VectorEnv | GraphEnv:
+def select_envs(env: VectorEnv | GraphEnv, shard: Shard) -> VectorEnv | GraphEnv:
     """The environments, unchanged."""
     return env
 
@@ -48,7 +48,7 @@ def detect_lost_rank() -> Iterator[None]:
 class DistributedRunner:
     """The runner of a rank. All ranks call its methods in the same order; what they return is that of all ranks."""
 
-    def __init__(self, config: Config, wrap: EnvWrapper = keep_envs, ppo: Any = None) -> None:
+    def __init__(self, config: Config, wrap: EnvWrapper = select_envs, ppo: Any = None) -> None:
         """Join the other ranks, and make this one's part of the environments and its runner."""
         rank_info = read_rank_info()
         assert rank_info is not None
@@ -79,10 +79,10 @@ class DistributedRunner:
         with detect_lost_rank():
             return self._local_runner.init(seed)
 
-    def step(self, state: Any) -> tuple[Any, Metrics, list[Episode]]:
-        """See `Runner.step`."""
+    def iterate(self, state: Any) -> tuple[Any, Metrics, list[Episode]]:
+        """See `Runner.iterate`."""
         with detect_lost_rank():
-            state, metrics, own = self._local_runner.step(state)
+            state, metrics, own = self._local_runner.iterate(state)
         first, count = self.spec.first_env, self.spec.shard.count
         episodes = [e._replace(env=first + e.env, step=e.step * count) for e in own]
         together = all_gather_object(self.process_group, (metrics["masked_fraction"], episodes))
@@ -103,9 +103,9 @@ class DistributedRunner:
         """See `Runner.episode_lengths`."""
         return np.concatenate(all_gather_object(self.process_group, self._local_runner.episode_lengths(state)))
 
-    def restart(self, state: Any, iteration: int) -> Any:
-        """See `Runner.restart`."""
-        return self._local_runner.restart(state, iteration)
+    def restart_envs(self, state: Any, iteration: int) -> Any:
+        """See `Runner.restart_envs`."""
+        return self._local_runner.restart_envs(state, iteration)
 
     def close(self) -> None:
         """See `Runner.close`."""

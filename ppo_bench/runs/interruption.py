@@ -14,19 +14,19 @@ from ppo_bench.runs.run_writer import RunWriter
 def describe_interruption(folder: Path, iteration: int) -> str:
     """A phrase for a run in `folder` that was stopped after `iteration`: what is kept and how it goes on."""
     evaluable = any((folder / "checkpoints").glob(f"snapshot_{iteration:08d}"))
-    shown = f"; python -m ppo_bench.evaluate {folder} plays it as it is" if evaluable else ""
-    return f"stopped after iteration {iteration}; {_describe_resumption(folder)}{shown}"
+    hint = f"; python -m ppo_bench.evaluate {folder} plays it as it is" if evaluable else ""
+    return f"stopped after iteration {iteration}; {_describe_resumption(folder)}{hint}"
 
 
 def _describe_resumption(folder: Path) -> str:
-    if kept := _newest_checkpoint_phrase(folder):
-        return f"{kept}; the same command resumes there"
-    return "nothing is to be resumed before the first checkpoint; the same command starts again"
+    if phrase := _newest_checkpoint_phrase(folder):
+        return f"{phrase}; the same command resumes there"
+    return "no checkpoint yet; the same command starts from scratch"
 
 
 def _newest_checkpoint_phrase(folder: Path) -> str | None:
-    kept = checkpoint.newest_iteration(folder / "checkpoints")
-    return f"{folder} is kept up to iteration {kept}" if kept else None
+    iteration = checkpoint.newest_iteration(folder / "checkpoints")
+    return f"{folder} is kept up to iteration {iteration}" if iteration else None
 
 
 def describe_newest_checkpoint(folder: Path) -> str:

@@ -22,9 +22,9 @@ from ppo_bench.runs.distributed import all_gather_object
 from ppo_bench.runs.interruption import describe_interruption, explain_failures
 from ppo_bench.runs.run_writer import RunWriter
 
-ROWS_SECONDS = 0.2
-"""Minimum time between two writes of rows, where iterations are shorter: to write the rows of many runs takes longer
-than such an iteration. An evaluation may keep the rows of that time waiting."""
+MIN_WRITE_INTERVAL_SECONDS = 0.2
+"""Minimum time between two writes of rows. Iterations can be shorter, and writing the rows of many runs takes longer.
+During an evaluation the rows wait too."""
 
 
 def run_iterations(
@@ -40,40 +40,47 @@ def run_iterations(
 
     All ranks of a training go through the same iterations; ranks other than 0 have no `writers`.
     """
-    at_once, every = config.framework.iterations_per_call, config.root.checkpoint.every_iterations
+    block_size, checkpoint_interval = config.framework.iterations_per_call, config.root.checkpoint.every_iterations
     last, batch_size, stopped = config.num_iterations, config.ppo.batch_size, False
     loop_started = time.perf_counter() - callbacks.seconds
-    shown = _display(config, writers)
-    with stop_requests() as stop, explain_failures(stop, writers), _writing_rows(writers) as write, shown as show:
+    with (
+        stop_requests() as stop,
+        explain_failures(stop, writers),
+        _rows_writer(writers) as write_rows,
+        _progress_display(config, writers) as show_speed,
+    ):
         for writer in writers:
             writer.prune()  # a kill may have come before it
         while iteration < last:
-            if iteration % at_once == 0:  # else it has been running since the previous iteration ended
+            if iteration % block_size == 0:  # else it has been running since the previous iteration ended
                 started = time.perf_counter()
-            state, measured = runner.step(state)
+            state, reports = runner.iterate(state)
             iteration += 1
             now = time.perf_counter()
             _enable_garbage_collection()
             sps, started = batch_size / (now - started), now
-            _require_finite([metrics for metrics, _ in measured], callbacks.configs, iteration)
+            _require_finite([metrics for metrics, _ in reports], callbacks.configs, iteration)
             seconds = now - loop_started - callbacks.seconds
-            evaluated = callbacks.evaluate(runner, state, iteration, stop)
-            for writer, given, columns in zip(writers, measured, evaluated or callbacks.columns, strict=False):
-                callbacks.queue_row(writer, writer.add(*given, seconds, sps, columns))
-            write(now)
-            show(sps)
+            evaluation = callbacks.evaluate(runner, state, iteration, stop)
+            for writer, (metrics, episodes), columns in zip(
+                writers, reports, evaluation or callbacks.columns, strict=False
+            ):
+                callbacks.queue_row(writer, writer.add(metrics, episodes, seconds, sps, columns))
+            write_rows(now)
+            show_speed(sps)
             # An iteration whose evaluation was stopped has no checkpoint, so that the resumed run makes it again.
-            saves = evaluated is not None and (iteration % every == 0 or iteration == last)
-            if saves:
-                save(runner, state, writers, callbacks, stop, cuts=iteration < last)
+            is_due = iteration % checkpoint_interval == 0 or iteration == last
+            has_checkpoint = evaluation is not None and is_due
+            if has_checkpoint:
+                save(runner, state, writers, callbacks, stop, restarts_envs=iteration < last)
                 if iteration < last:
-                    state = runner.restart(state, iteration)
-            ends_block = iteration % at_once == 0 or iteration == last
+                    state = runner.restart_envs(state, iteration)
+            ends_block = iteration % block_size == 0 or iteration == last
             if ends_block:
                 callbacks.notify()
                 stopped = any(all_gather_object(callbacks.process_group, bool(stop)))
-            if stopped and ends_block and not (saves and iteration == last):
-                if not saves:
+            if stopped and ends_block and not (has_checkpoint and iteration == last):
+                if not has_checkpoint:
                     for writer, arrays in zip(writers, runner.export(state), strict=False):
                         writer.snapshot(arrays)
                 if writers:
@@ -92,19 +99,22 @@ def _enable_garbage_collection() -> None:
 
 
 @contextmanager
-def _writing_rows(writers: Sequence[RunWriter]) -> Iterator[Callable[[float], None]]:
-    """A function of the time that writes the rows that wait, if it is time to; in the end all are, whatever happens."""
+def _rows_writer(writers: Sequence[RunWriter]) -> Iterator[Callable[[float], None]]:
+    """A function of the current time that writes the waiting rows if the last write is long enough ago.
+
+    All rows are written when the context ends, also by an exception.
+    """
     last = time.perf_counter()
 
-    def write(now: float) -> None:
+    def write_rows(now: float) -> None:
         nonlocal last
-        if now - last >= ROWS_SECONDS:
+        if now - last >= MIN_WRITE_INTERVAL_SECONDS:
             last = now
             for writer in writers:
                 writer.write()
 
     try:
-        yield write
+        yield write_rows
     except BaseException:
         for writer in writers:
             with suppress(OSError):  # what has failed comes first
@@ -120,21 +130,24 @@ def save(
     writers: Sequence[RunWriter],
     callbacks: Callbacks,
     stop: Sequence[int],
-    cuts: bool,
+    restarts_envs: bool,
 ) -> None:
-    """Write a checkpoint of every run; `cuts` says whether the environments restart after it."""
-    if cuts:
+    """Write a checkpoint of every run. If `restarts_envs`, the environments restart after it."""
+    if restarts_envs:
         for writer, episode_lengths in zip(writers, runner.episode_lengths(state), strict=False):
             writer.loop.count_cut_episodes(episode_lengths)
-    saved = [writer.save(arrays) for writer, arrays in zip(writers, runner.export(state), strict=False)]
+    checkpoints = [writer.save(arrays) for writer, arrays in zip(writers, runner.export(state), strict=False)]
     for writer in writers:
         writer.prune()  # only now that every run has this checkpoint: a resumption needs one that all have
-    callbacks.record_videos(writers, saved, stop)
+    callbacks.record_videos(writers, checkpoints, stop)
 
 
 @contextmanager
-def _display(config: Config, writers: Sequence[RunWriter]) -> Iterator[Callable[[float], None]]:
-    """A function of the environment steps per second of each run that shows the progress; nothing without `writers`."""
+def _progress_display(config: Config, writers: Sequence[RunWriter]) -> Iterator[Callable[[float], None]]:
+    """A function that shows the progress and the speed of each run, in environment steps per second.
+
+    It shows nothing without `writers`.
+    """
     if not writers:
         yield lambda sps: None
         return
@@ -153,20 +166,20 @@ def _recent_mean(writers: Sequence[RunWriter]) -> float | None:
 
 def _title(writers: Sequence[RunWriter]) -> str:
     config, seeds = writers[0].config, [str(writer.config.root.seed) for writer in writers]
-    shown = f"{len(writers)} runs" if config.own else f"seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}"
-    return f"{config.task.name} {config.backend.name} {config.framework.name} {shown}"
+    runs = f"{len(writers)} runs" if config.own else f"seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}"
+    return f"{config.task.name} {config.backend.name} {config.framework.name} {runs}"
 
 
-def _require_finite(measured: Sequence[Metrics], configs: Sequence[Config], iteration: int) -> None:
+def _require_finite(metrics_by_run: Sequence[Metrics], configs: Sequence[Config], iteration: int) -> None:
     """Raise `FailedRuns` if losses of some runs are not finite in this iteration."""
-    reasons, declared = {}, metrics_of(configs[0].algorithm, configs[0].network)
-    defined = {metric.name for metric in declared if metric.always_finite}
-    for position, (metrics, config) in enumerate(zip(measured, configs, strict=True)):
-        wrong = [name for name, value in metrics.items() if name in defined and not math.isfinite(value)]
-        if wrong:
+    reasons, specs = {}, metrics_of(configs[0].algorithm, configs[0].network)
+    always_finite = {metric.name for metric in specs if metric.always_finite}
+    for position, (metrics, config) in enumerate(zip(metrics_by_run, configs, strict=True)):
+        names = [name for name, value in metrics.items() if name in always_finite and not math.isfinite(value)]
+        if names:
             run = f" of {config.named}" if len(configs) > 1 else ""
             reasons[position] = (
-                f"{wrong[0]}{run} is {metrics[wrong[0]]} in iteration {iteration}: learning diverged; "
+                f"{names[0]}{run} is {metrics[names[0]]} in iteration {iteration}: learning diverged; "
                 "try a smaller ppo.learning_rate"
             )
     if reasons:

@@ -13,10 +13,10 @@ from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import PolicyInput, VectorEnv
 from ppo_bench.mathematics import noise, normalize
 from ppo_bench.mathematics.arrays import Arrays, Tree, add_prefix, load_arrays, select_prefix
-from ppo_bench.mathematics.distributions import Distribution, PolicyOutputs
+from ppo_bench.mathematics.distributions import ActionBounds, Distribution, PolicyOutputs, action_bounds
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.networks.network import NetworkSpec, mask_logits
-from ppo_bench.runners.array_specs import normalization_arrays
+from ppo_bench.runners.array_specs import normalization_array_specs
 from ppo_bench.runners.base import Episode, Policy
 from ppo_bench.runners.checkpoint import Checkpoint
 from ppo_bench.runners.episodes import accumulate_episodes, zero_totals
@@ -29,7 +29,7 @@ class Player(Protocol):
     """A policy that acts in environments without learning."""
 
     def carry(self, num_envs: int) -> Arrays:
-        """The memory of a policy before its first step in fresh environments, `[N, ...]`."""
+        """The carry of a policy before its first step in fresh environments, `[N, ...]`."""
 
     def act(self, t: int, policy_input: PolicyInput, episode_start: np.ndarray, carry: Tree) -> tuple[np.ndarray, Tree]:
         """The environments' actions `[N]` or `[N, A]` for the observations in `policy_input` after `t` steps, and the
@@ -91,11 +91,11 @@ class Agent:
     """Take the likeliest action; false samples one, as in training."""
     seed: int
     """Seed of the samples."""
-    bounds: normalize.ActionBounds | None = None
+    bounds: ActionBounds | None = None
     """Bounds of the environment's actions; None if they are discrete."""
 
     def carry(self, num_envs: int) -> Arrays:
-        """See `Player.carry`: the network's memory, all zeros."""
+        """See `Player.carry`: the network's carry, all zeros."""
         dtype = PRECISIONS[self.precision].parameters
         return {array.name: np.zeros((num_envs, *array.shape), dtype) for array in self.network.carry}
 
@@ -111,7 +111,7 @@ class Agent:
         obs = policy_input.obs
         if self.obs_stats:
             obs = normalize.normalize_observations(np, self.obs_stats, obs.astype(np.float64), self.obs_clip)
-        policy_outputs, values, carry = self.policy(self.network.arrange(obs), episode_start, carry)
+        policy_outputs, values, carry = self.policy(self.network.to_input_layout(obs), episode_start, carry)
         policy_outputs, distribution = (
             mask_logits(np, policy_outputs, policy_input.action_mask),
             self.network.distribution,
@@ -137,7 +137,7 @@ def load_agent(config: Config, saved: Checkpoint, env: VectorEnv, greedy: bool, 
     network = config.network_for(env)
     root, arrays = config.root, saved.arrays
     policy = config.framework.policy(network, arrays, root.precision, root.device, config.tuning)
-    statistics = load_arrays(normalization_arrays(env.observation_space.shape), saved.arrays)
+    statistics = load_arrays(normalization_array_specs(env.observation_space.shape), saved.arrays)
     obs_stats = normalize.select_stats(statistics, "normalize.obs") if config.ppo.norm_obs else None
     return Agent(
         network,
@@ -147,7 +147,7 @@ def load_agent(config: Config, saved: Checkpoint, env: VectorEnv, greedy: bool, 
         config.root.precision,
         greedy,
         seed,
-        normalize.action_bounds(env.action_space, config.root.env.rescale_actions),
+        action_bounds(env.action_space, config.root.env.rescale_actions),
     )
 
 

@@ -67,7 +67,7 @@ JOBS_AT_ONCE = "PPO_BENCH_JOBS_AT_ONCE"
 def provenance(objects: Iterable[str] = ()) -> dict[str, Any]:
     """Versions, code and hardware of this process; None for what is missing.
 
-    The packages of `objects`, dotted names of classes, functions and modules, count besides `PACKAGES`.
+    The packages of `objects`, dotted names of classes, functions and modules, count in addition to `PACKAGES`.
     """
     packages = [*PACKAGES, *_packages_of(objects)]
     return {

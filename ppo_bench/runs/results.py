@@ -87,7 +87,7 @@ def lock_run_folder(folder: Path, position: int = 0) -> Iterator[None]:
 def _error_file(path: Path, position: int) -> Iterator[None]:
     """Writes the error that leaves the context to a file that it removes first.
 
-    A stop on request is none, nor is a `ConfigError`, which leaves everything as it is, nor the failure of other runs.
+    Not written for a requested stop, a `ConfigError` or the failure of other runs.
     """
     path.unlink(missing_ok=True)
     try:
@@ -116,7 +116,7 @@ def read_run_json(folder: Path) -> dict[str, Any]:
     """The run.json of a run. Raises `ConfigError` if it is missing, damaged or something else."""
     about = read_json(folder / "run.json")
     if not all(isinstance(about.get(part), dict) for part in ("config", "versions", "hardware", "execution")):
-        raise ConfigError(f"{folder / 'run.json'} is no record of a run; rerun=true starts the run afresh beside it")
+        raise ConfigError(f"{folder / 'run.json'} is not the record of a run; rerun=true trains again in a new folder")
     return about
 
 

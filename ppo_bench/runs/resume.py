@@ -24,31 +24,31 @@ class SeedRun(NamedTuple):
     folder: Path
 
 
-def runs_to_advance(runs: Sequence[SeedRun]) -> list[SeedRun]:
+def next_group(runs: Sequence[SeedRun]) -> list[SeedRun]:
     """The runs to train together next, those that are ahead first.
 
     Runs that are too far behind the others are left for later. A run is trained together with the one that is furthest
     behind if it has the newest checkpoint of that run, or that run has none, and if it is ahead by at most one.
     """
-    first, every, left = _first(runs), runs[0].config.root.checkpoint.every_iterations, list(runs)
+    first, interval, candidates = _first_iteration(runs), runs[0].config.root.checkpoint.every_iterations, list(runs)
     while True:
-        newest = {run.folder: checkpoint.newest_iteration(run.folder / "checkpoints") or first for run in left}
+        newest = {run.folder: checkpoint.newest_iteration(run.folder / "checkpoints") or first for run in candidates}
         last = min(newest.values())
-        together = [
+        group = [
             run.folder
-            for run in left
+            for run in candidates
             if newest[run.folder] == last
             or (
-                newest[run.folder] <= last + every
+                newest[run.folder] <= last + interval
                 and (last == first or checkpoint.exists(run.folder / "checkpoints", last))
             )
         ]
-        if len(together) == len(left):
-            return left
-        left = [run for run in left if run.folder not in together]
+        if len(group) == len(candidates):
+            return candidates
+        candidates = [run for run in candidates if run.folder not in group]
 
 
-def _first(runs: Sequence[SeedRun]) -> int:
+def _first_iteration(runs: Sequence[SeedRun]) -> int:
     """The iteration at which new runs begin: 0, or that of the checkpoint that `checkpoint.load` names."""
     source = runs[0].config.source
     return int(source.loop["iteration"]) if source else 0
@@ -75,7 +75,7 @@ class StartingPoint(NamedTuple):
             load, task = runs[0].config.root.checkpoint.load, runs[0].config.task.name
             raise ConfigError(f"checkpoint.load={load}, for {task}: {error}") from error
 
-    def go_back(self, runs: Sequence[SeedRun]) -> None:
+    def remove_newer_checkpoints(self, runs: Sequence[SeedRun]) -> None:
         """Remove the checkpoints of the runs that are ahead of this; to be called once the state is there."""
         for run, loop in zip(runs, self.loops, strict=True):
             folder = run.folder / "checkpoints"
@@ -83,7 +83,7 @@ class StartingPoint(NamedTuple):
                 print_status(
                     f"{run.folder} goes back to iteration {loop.iteration}, where the last run of its program is"
                 )
-            checkpoint.go_back(folder, loop.iteration, loop.best_iteration if self.resumes else None)
+            checkpoint.remove_newer_checkpoints(folder, loop.iteration, loop.best_iteration if self.resumes else None)
 
 
 def new_starting_point(runs: Sequence[SeedRun]) -> StartingPoint:
@@ -104,26 +104,26 @@ def starting_point_of(runs: Sequence[SeedRun], newest: Sequence[checkpoint.Check
     After an interruption, some of several runs may have a checkpoint more than others: all go back to the last one
     that they have in common. Raises `ConfigError` if it is damaged, or if files of rows do not match the checkpoints.
     """
-    folders, first = [run.folder / "checkpoints" for run in runs], _first(runs)
+    folders, first = [run.folder / "checkpoints" for run in runs], _first_iteration(runs)
     iterations = [saved.loop["iteration"] if saved else first for saved in newest]
     common = min(iterations)
     if common == first:
         return new_starting_point(runs)
-    whole = [
-        saved if saved and k == common else _of_iteration(folder, common)
+    checkpoints = [
+        saved if saved and k == common else _load_iteration(folder, common)
         for saved, k, folder in zip(newest, iterations, folders, strict=True)
     ]
-    loops = [LoopState.from_checkpoint(saved.loop) for saved in whole]
+    loops = [LoopState.from_checkpoint(saved.loop) for saved in checkpoints]
     for run, loop in zip(runs, loops, strict=True):
         loop.check_files(run.folder)
-    return StartingPoint(loops, [saved.arrays for saved in whole], resumes=True)
+    return StartingPoint(loops, [saved.arrays for saved in checkpoints], resumes=True)
 
 
-def _of_iteration(folder: Path, iteration: int) -> checkpoint.Checkpoint:
+def _load_iteration(folder: Path, iteration: int) -> checkpoint.Checkpoint:
     try:
         return checkpoint.load_iteration(folder, iteration)
     except ConfigError as error:
         raise ConfigError(
-            f"{folder} has no whole checkpoint of iteration {iteration}, to which another run has to go back: train "
-            "the runs by themselves (num_seeds=1, without a grid), or start all afresh by rerun=true"
+            f"{folder} has no intact checkpoint of iteration {iteration}, to which another run has to go back: train "
+            "the runs by themselves (num_seeds=1, without a grid), or train all again with rerun=true"
         ) from error

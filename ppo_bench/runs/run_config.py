@@ -26,7 +26,7 @@ def read_run(run_folder: Path) -> dict[str, Any]:
         raise ConfigError(f"{run_folder} has no run.json: name a run folder or one of its checkpoints/iteration_<k>")
     run = read_json(path, "name another run")
     if run.get("schema_version") != SCHEMA_VERSION or not isinstance(run.get("config"), dict):
-        raise ConfigError(f"{path} is no record of a run by this ppo_bench (schema version {SCHEMA_VERSION})")
+        raise ConfigError(f"{path} is not the record of a run by this ppo_bench (schema version {SCHEMA_VERSION})")
     try:
         recorded_config(run["config"], {})
     except ConfigError as error:

@@ -66,7 +66,7 @@ class RunWriter:
         self.loop = loop
         loop.together = max(loop.together, together)
         if new:
-            self._begin(made_by)
+            self._write_run_json(made_by)
         else:
             print_status(f"resuming {folder} after iteration {loop.iteration} of {config.num_iterations}")
             warn_of_differences(folder, made_by)
@@ -75,7 +75,7 @@ class RunWriter:
         self._earlier_seconds = loop.wall_seconds
         self.video_recorder = VideoRecorder(config.root.video.every_episodes, loop.episodes)
 
-    def _begin(self, made_by: dict[str, Any]) -> None:
+    def _write_run_json(self, made_by: dict[str, Any]) -> None:
         started = datetime.now(UTC).isoformat(timespec="seconds")
         about = {"schema_version": SCHEMA_VERSION, "started": started, "overrides": list(self.config.overrides)}
         about |= {"num_seeds": self.loop.together, "config": self.config.resolved}
@@ -155,7 +155,7 @@ class RunWriter:
         missing = set(self.config.task.info) - DEFAULT_INFO_KEYS - set(self.loop.recent_told)
         if missing:
             print_status(
-                f"warning: env.info: none of {self.loop.episodes} episodes has told {', '.join(sorted(missing))}"
+                f"warning: env.info: none of {self.loop.episodes} episodes has reported {', '.join(sorted(missing))}"
             )
 
     def save(self, arrays: Arrays) -> Path:

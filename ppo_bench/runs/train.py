@@ -28,7 +28,7 @@ from ppo_bench.runs.interruption import describe_newest_checkpoint
 from ppo_bench.runs.loop import run_iterations
 from ppo_bench.runs.provenance import provenance
 from ppo_bench.runs.results import ERROR_FILE, error_of, lock_run_folder
-from ppo_bench.runs.resume import SeedRun, StartingPoint, runs_to_advance, starting_point_of
+from ppo_bench.runs.resume import SeedRun, StartingPoint, next_group, starting_point_of
 from ppo_bench.runs.run_writer import RunWriter
 from ppo_bench.runs.trackers.tracking import Trackers
 
@@ -79,16 +79,16 @@ def train(config: Config, started_at: float, on_iteration: Listener | None = Non
         if failed:
             print_status(f"going on with {len(todo)} of {len(runs)} runs")
         # Failed runs come last: they will most likely fail again, and set the others back.
-        together = runs_to_advance([run for run in todo if not error_of(run.folder)] or todo)
+        group = next_group([run for run in todo if not error_of(run.folder)] or todo)
         try:
             if config.processes > 1:
-                stopped = _train_on_ranks(config, together, started_at)
+                stopped = _train_on_ranks(config, group, started_at)
             else:
-                stopped = _train_runs(config, together, started_at, on_iteration)
+                stopped = _train_runs(config, group, started_at, on_iteration)
         except FailedRuns as error:
             if not config.trains_several:
                 raise
-            failed |= {together[position].folder: together[position] for position in error.reasons}
+            failed |= {group[position].folder: group[position] for position in error.reasons}
             for reason in error.reasons.values():
                 print_status(reason)
         if failed:
@@ -166,7 +166,7 @@ def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float, on_i
                 with suppress(FailedRuns):  # rank 0 says so
                     run_iterations(config, runner, state, starting_point.loops[0].iteration, [], callbacks)
                 return False
-            starting_point.go_back(runs)
+            starting_point.remove_newer_checkpoints(runs)
             for line in () if starting_point.resumes else warnings:
                 print_status(line)
             made_by = provenance(config.trained_objects) | {"execution": dict(runner.execution)}
@@ -194,7 +194,7 @@ def _find_starting_point(config: Config, runs: Sequence[SeedRun]) -> StartingPoi
     finished = [run for run in runs if is_complete(run.folder)]  # perhaps since they were chosen
     _report(config, finished)
     newest = [checkpoint.load_newest(run.folder / "checkpoints", print_status) for run in runs]
-    return None if finished or len(runs_to_advance(runs)) < len(runs) else starting_point_of(runs, newest)
+    return None if finished or len(next_group(runs)) < len(runs) else starting_point_of(runs, newest)
 
 
 def _describe_device(writer: RunWriter, execution: Mapping[str, object], compiles: bool) -> str:

@@ -27,21 +27,21 @@ class FollowerThreads:
         self._current_core: Callable[[], int] = ctypes.CDLL(None).sched_getcpu
 
     @contextmanager
-    def starting(self) -> Iterator[None]:
+    def track_new_threads(self) -> Iterator[None]:
         """A context; the threads that start inside it become the followers."""
         before = _threads()
         yield
         self._threads, self._core = _threads() - before, None
 
-    def gather(self) -> None:
+    def pin_to_caller(self) -> None:
         """Pin the followers to the core on which the caller runs now; does nothing if the caller has not moved."""
         core = self._current_core()
         if core != self._core:
-            self._threads = {thread for thread in self._threads if _moved(thread, core)}
+            self._threads = {thread for thread in self._threads if _pin_thread(thread, core)}
             self._core = core
 
 
-def _moved(thread: int, core: int) -> bool:
+def _pin_thread(thread: int, core: int) -> bool:
     """Pin `thread` to `core`; False if that fails, mostly because the thread has ended."""
     try:
         os.sched_setaffinity(thread, {core})

@@ -35,7 +35,7 @@ def arithmetic(config: Config) -> Arithmetic:
     """The arithmetic of a configuration, measured by PyTorch in a process of its own with all threads."""
     worker = Worker("the limit's measurement", _arithmetic, config)
     try:
-        measured: Arithmetic = worker.answer()
+        measured: Arithmetic = worker.receive()
         return measured
     finally:
         worker.stop()
@@ -64,7 +64,7 @@ def _arithmetic(config: Config) -> Generator[Arithmetic, None, None]:
     ops, start = TorchOps(dtype, layers), torch.zeros(rows, dtype=dtype, device=device) if network.carry else None
     carry = {c.name: torch.zeros((rows, *c.shape), dtype=dtype, device=device) for c in network.carry}
     for array in carry.values():  # networks that learn from sequences backpropagate through the carry
-        array.requires_grad_(network.sequences)
+        array.requires_grad_(network.learns_from_sequences)
 
     def forward() -> Any:
         policy_outputs, values, _ = network.forward(ops, params, obs, carry, start)

@@ -169,7 +169,7 @@ def _alone_in_torch(
     on_device = torch.from_numpy(actions).to(device)
 
     def rollout(fixed: Any, *inputs: torch.Tensor) -> Any:
-        state = result.draw(fixed[0], len(actions))
+        state = result.draw_reset_words(fixed[0], len(actions))
         for row in inputs[0]:
             state, given = step(state, row)
         return given.terminated

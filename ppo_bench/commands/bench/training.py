@@ -99,7 +99,7 @@ class Training:
             self.timed.stepping_seconds = 0.0
         started = time.perf_counter()
         for _ in range(self._at_once):
-            self.state, _, _ = self.runner.step(self.state)
+            self.state, _, _ = self.runner.iterate(self.state)
         ended = time.perf_counter()
         if not self.timed:
             return (ended - started) / self._at_once, 0.0, 0.0

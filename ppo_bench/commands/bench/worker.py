@@ -22,13 +22,13 @@ class Program:
         """
         name = f"{config.framework.name} on {config.backend.name}"
         self._workers = RankWorkers(name, config.processes, measure, config, *arguments)
-        starts: list[StartUp] = self._workers.answers()
+        starts: list[StartUp] = self._workers.receive()
         self.start = starts[0]._replace(peak_memory_bytes=sum(start.peak_memory_bytes for start in starts))
 
     def turn(self) -> Any:
         """Ask for a measurement and wait for it. Raises `RunError` if the process has ended."""
-        self._workers.ask(None)
-        return self._workers.answers()[0]
+        self._workers.send(None)
+        return self._workers.receive()[0]
 
     def __enter__(self) -> Program:
         return self

@@ -18,7 +18,7 @@ from ppo_bench.envs.observation_selection import make_env
 from ppo_bench.envs.replay import RecordingEnv, ReplayEnv, concatenate_steps
 from ppo_bench.mathematics.arrays import Arrays, load_arrays
 from ppo_bench.mathematics.shards import SINGLE_SHARD, Shard
-from ppo_bench.runners.array_specs import env_arrays, normalization_arrays
+from ppo_bench.runners.array_specs import env_array_specs, normalization_array_specs
 from ppo_bench.runners.base import Runner, TrainingSpec
 from ppo_bench.runners.host_envs import HostEnvs
 from ppo_bench.runs.distributed import DistributedRunner, EnvWrapper
@@ -35,11 +35,11 @@ class FrameworkProcess:
 
     def start(self, message: tuple[Arrays, Any] | None) -> None:
         """Start an iteration: `message` is `(state, environment steps)` to follow, or None to train alone."""
-        self._workers.ask(message)
+        self._workers.send(message)
 
     def outcome(self) -> IterationOutcome:
         """Outcome of the iteration that was started; waits for it."""
-        outcomes: list[IterationOutcome] = self._workers.answers()
+        outcomes: list[IterationOutcome] = self._workers.receive()
         actions = np.concatenate([outcome.actions for outcome in outcomes], 1)
         steps = [outcome.steps for outcome in outcomes if outcome.steps is not None]
         return outcomes[0]._replace(actions=actions, steps=concatenate_steps(steps) if steps else None)
@@ -131,16 +131,16 @@ def _serve(config: Config, follows: bool) -> Generator[IterationOutcome | None, 
             if follows:
                 before, steps = message
                 env.load(steps)
-                state, metrics, _ = runner.step(runner.restore(before, restore_envs=True))
+                state, metrics, _ = runner.iterate(runner.restore(before, restore_envs=True))
                 outcome = IterationOutcome(env.actions(), {}, runner.export(state), metrics, None)
             else:
                 before = runner.export(state)
-                state, metrics, _ = runner.step(state)
+                state, metrics, _ = runner.iterate(state)
                 recording = env.take()
                 outcome = IterationOutcome(recording.actions, before, runner.export(state), metrics, recording.steps)
                 iteration += 1
                 if iteration % root.checkpoint.every_iterations == 0:  # as in training
-                    state = runner.restart(state, iteration)
+                    state = runner.restart_envs(state, iteration)
     finally:
         runner.close()
 
@@ -152,8 +152,10 @@ def played(config: Config, led: IterationOutcome) -> tuple[TrainingSpec, list[Po
     replay.load(led.steps)
     spec = config.training_spec(replay)
     envs = HostEnvs(spec)
-    state = load_arrays((*env_arrays(spec), *normalization_arrays(replay.observation_space.shape)), led.before)
-    (state, rollout), policy_inputs = envs.begin(state), []
+    state = load_arrays(
+        (*env_array_specs(spec), *normalization_array_specs(replay.observation_space.shape)), led.before
+    )
+    (state, rollout), policy_inputs = envs.begin_rollout(state), []
     for t, actions in enumerate(led.actions):
         policy_inputs.append(
             PolicyInput(*(None if array is None else np.array(array) for array in envs.policy_input(state)))

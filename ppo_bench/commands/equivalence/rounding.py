@@ -75,8 +75,8 @@ def _logits(spec: TrainingSpec, seen: Sequence[PolicyInput], leader: IterationOu
     carry: Tree = {name: x.astype(np.float64) for name, x in select_prefix("envs.carry", leader.before).items()}
     logits = []
     for step in seen:
-        head, _, carry = act(step.obs, step.episode_start, carry)
-        logits.append(mask_logits(np, head, step.action_mask)[0])
+        policy_outputs, _, carry = act(step.obs, step.episode_start, carry)
+        logits.append(mask_logits(np, policy_outputs, step.action_mask)[0])
     return np.stack(logits)
 
 

@@ -2,7 +2,7 @@
 
 README.md is the model card: returns, curve, the command that trains the same, licence. model.safetensors are the arrays
 of the newest checkpoint in the layout that every framework loads, config.json is all that the run recorded of itself,
-replay.mp4 a film if the run has one, policy.onnx the policy if --onnx is given. Whoever downloads the folder plays it
+replay.mp4 a video if the run has one, policy.onnx the policy if --onnx is given. Whoever downloads the folder plays it
 by `python -m ppo_bench.evaluate DIR` and trains it further by checkpoint.load=DIR.
 """
 
@@ -29,7 +29,7 @@ from ppo_bench.envs.observation_selection import make_env
 from ppo_bench.runners import checkpoint
 from ppo_bench.runs.run_config import read_run
 
-README, CURVE, FILM, POLICY = "README.md", "curve.png", "replay.mp4", "policy.onnx"
+README, CURVE, VIDEO, POLICY = "README.md", "curve.png", "replay.mp4", "policy.onnx"
 OWN_TO_THE_MACHINE = (
     *("name", "outputs", "rerun", "tracker", "video", "hydra"),
     *("checkpoint.load", "checkpoint.fine_tune", "framework.compile_cache"),
@@ -79,14 +79,14 @@ def export(
     # First, so that an export that was interrupted is known as one, and written again.
     checkpoint.write_exported(folder, run | {"overrides": words or [], "config": public}, saved)
     rows = [row for row in read_rows(run_folder / "metrics.jsonl") if row["global_step"] <= saved.loop["global_step"]]
-    film = _film(run_folder, checkpoint_name)
-    if film:
-        shutil.copyfile(film, folder / FILM)
+    video = _newest_video(run_folder, checkpoint_name)
+    if video:
+        shutil.copyfile(video, folder / VIDEO)
     else:
-        (folder / FILM).unlink(missing_ok=True)
+        (folder / VIDEO).unlink(missing_ok=True)
     drawn = draw(rows, folder / CURVE)
     returns = _returns(run_folder, checkpoint_name, saved)
-    text = card(run, config, saved.loop, words, returns, CURVE if drawn else None, FILM if film else None)
+    text = card(run, config, saved.loop, words, returns, CURVE if drawn else None, VIDEO if video else None)
     write_safely(folder / README, text.encode())
 
 
@@ -126,17 +126,17 @@ def _words(overrides: list[str], identity: dict[str, Any]) -> list[str] | None:
         return None
 
 
-def _film(run_folder: Path, checkpoint_name: str) -> Path | None:
-    """The film to show: the newest of the checkpoint, or else of the last checkpoint before it that has one."""
-    films = [
+def _newest_video(run_folder: Path, checkpoint_name: str) -> Path | None:
+    """The video to show: the newest of the checkpoint, or else of the last checkpoint before it that has one."""
+    videos = [
         (path.name.partition("-")[0], path.stat().st_mtime, path)
         for path in run_folder.glob("evaluations/iteration_*.mp4")
     ]
-    return max((film for film in films if film[0] <= checkpoint_name), default=(None,))[-1]
+    return max((video for video in videos if video[0] <= checkpoint_name), default=(None,))[-1]
 
 
 def _returns(run_folder: Path, checkpoint_name: str, saved: checkpoint.Checkpoint) -> Returns | None:
-    """The returns of the newest evaluation of the checkpoint over more episodes than a film, or else of its last
+    """The returns of the newest evaluation of the checkpoint over more episodes than a video, or else of its last
     training episodes; None without."""
     paths = sorted(run_folder.glob(f"evaluations/{checkpoint_name}-*.json"), key=lambda path: path.stat().st_mtime)
     found = [told for path in paths if (told := read_json(path, "remove it, or evaluate again"))["episodes"] > 1]

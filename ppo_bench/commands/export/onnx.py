@@ -17,7 +17,7 @@ from ppo_bench.mathematics import normalize
 from ppo_bench.mathematics.arrays import Arrays, load_arrays
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.torch.ops import TorchOps
-from ppo_bench.runners.array_specs import normalization_arrays
+from ppo_bench.runners.array_specs import normalization_array_specs
 
 
 class Deployed(nn.Module):
@@ -43,7 +43,9 @@ class Deployed(nn.Module):
         episode_start, carry = (
             (carry_inputs[0], dict(zip(names, carry_inputs[1:], strict=True))) if carry_inputs else (None, {})
         )
-        found = self.network.step(self._ops, self._params, self.network.arrange(obs, torch), carry, episode_start)
+        found = self.network.step(
+            self._ops, self._params, self.network.to_input_layout(obs, torch), carry, episode_start
+        )
         return (*found.policy_outputs, found.values, *(found.carry[name] for name in names))
 
 
@@ -51,7 +53,7 @@ def deployed(config: Config, arrays: Arrays, env: VectorEnv) -> Deployed:
     """The policy of a checkpoint's `arrays`, for the spaces of `env`."""
     network = config.network_for(env)
     network.require("torch")
-    kept = load_arrays(normalization_arrays(env.observation_space.shape), arrays)
+    kept = load_arrays(normalization_array_specs(env.observation_space.shape), arrays)
     stats = normalize.select_stats(kept, "normalize.obs") if config.ppo.norm_obs else None
     return Deployed(network, arrays, stats, config.ppo.obs_clip)
 

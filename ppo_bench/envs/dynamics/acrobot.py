@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from ppo_bench.envs.dynamics.base import Portable
-from ppo_bench.envs.dynamics.rounding import cos, rounded, sin, squared
+from ppo_bench.envs.dynamics.base import PortableDynamics
+from ppo_bench.envs.dynamics.rounding import cos, round_product, sin, square
 from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import Array
 
@@ -39,7 +39,7 @@ class AcrobotState(NamedTuple):
     theta2_dot: Array
 
 
-class Acrobot(Portable):
+class Acrobot(PortableDynamics):
     """`Dynamics` of Acrobot-v1; the reward is -1 per step, and 0 for the step that swings the tip above the line."""
 
     time_limit = 500
@@ -61,13 +61,13 @@ class Acrobot(Portable):
         xp = self.xp
         torque = xp.asarray(actions, dtype=xp.float64) - 1.0
         k1 = _rates(xp, state, torque)
-        k2 = _rates(xp, _along(xp, state, SECONDS / 2.0, k1), torque)
-        k3 = _rates(xp, _along(xp, state, SECONDS / 2.0, k2), torque)
-        k4 = _rates(xp, _along(xp, state, SECONDS, k3), torque)
+        k2 = _rates(xp, _advance(xp, state, SECONDS / 2.0, k1), torque)
+        k3 = _rates(xp, _advance(xp, state, SECONDS / 2.0, k2), torque)
+        k4 = _rates(xp, _advance(xp, state, SECONDS, k3), torque)
         mean = AcrobotState(*(a + 2.0 * b + 2.0 * c + d for a, b, c, d in zip(k1, k2, k3, k4, strict=True)))
-        theta1, theta2, *velocities = _along(xp, state, SECONDS / 6.0, mean)
+        theta1, theta2, *velocities = _advance(xp, state, SECONDS / 6.0, mean)
         limited = (xp.clip(v, -limit, limit) for v, limit in zip(velocities, MAX_VELOCITIES, strict=True))
-        moved = AcrobotState(_wrapped(xp, theta1), _wrapped(xp, theta2), *limited)
+        moved = AcrobotState(_wrap_angle(xp, theta1), _wrap_angle(xp, theta2), *limited)
         terminated = -cos(xp, moved.theta1) - cos(xp, moved.theta2 + moved.theta1) > 1.0
         return moved, 1.0 * terminated - 1.0, terminated
 
@@ -82,27 +82,27 @@ def _rates(xp: Any, state: AcrobotState, torque: Array) -> AcrobotState:
     """Time derivatives of the state. Gymnasium's factors of 1 and of powers of 2 round nothing and are left out."""
     theta1, theta2, theta1_dot, theta2_dot = state
     cos2, sin2 = cos(xp, theta2), sin(xp, theta2)
-    d1 = rounded(xp, rounded(xp, CENTRE**2 + rounded(xp, 1.0 + CENTRE**2 + cos2)) + 1.0) + 1.0
-    d2 = rounded(xp, CENTRE**2 + CENTRE * cos2) + 1.0
-    phi2 = rounded(xp, CENTRE * GRAVITY * cos(xp, rounded(xp, theta1 + theta2) - math.pi / 2))
-    weight1 = rounded(xp, (CENTRE + 1.0) * GRAVITY * cos(xp, theta1 - math.pi / 2))
+    d1 = round_product(xp, round_product(xp, CENTRE**2 + round_product(xp, 1.0 + CENTRE**2 + cos2)) + 1.0) + 1.0
+    d2 = round_product(xp, CENTRE**2 + CENTRE * cos2) + 1.0
+    phi2 = round_product(xp, CENTRE * GRAVITY * cos(xp, round_product(xp, theta1 + theta2) - math.pi / 2))
+    weight1 = round_product(xp, (CENTRE + 1.0) * GRAVITY * cos(xp, theta1 - math.pi / 2))
     phi1 = (
-        -rounded(xp, CENTRE * squared(xp, theta2_dot) * sin2)
-        - rounded(xp, theta2_dot * theta1_dot * sin2)
+        -round_product(xp, CENTRE * square(xp, theta2_dot) * sin2)
+        - round_product(xp, theta2_dot * theta1_dot * sin2)
         + weight1
         + phi2
     )
-    pull = torque + rounded(xp, d2 / d1 * phi1) - rounded(xp, CENTRE * squared(xp, theta1_dot) * sin2) - phi2
-    theta2_acc = pull / (CENTRE**2 + 1.0 - squared(xp, d2) / d1)
-    theta1_acc = -(rounded(xp, d2 * theta2_acc) + phi1) / d1
+    pull = torque + round_product(xp, d2 / d1 * phi1) - round_product(xp, CENTRE * square(xp, theta1_dot) * sin2) - phi2
+    theta2_acc = pull / (CENTRE**2 + 1.0 - square(xp, d2) / d1)
+    theta1_acc = -(round_product(xp, d2 * theta2_acc) + phi1) / d1
     return AcrobotState(theta1_dot, theta2_dot, theta1_acc, theta2_acc)
 
 
-def _along(xp: Any, state: AcrobotState, seconds: float, rates: AcrobotState) -> AcrobotState:
-    return AcrobotState(*(x + rounded(xp, seconds * rate) for x, rate in zip(state, rates, strict=True)))
+def _advance(xp: Any, state: AcrobotState, seconds: float, rates: AcrobotState) -> AcrobotState:
+    return AcrobotState(*(x + round_product(xp, seconds * rate) for x, rate in zip(state, rates, strict=True)))
 
 
-def _wrapped(xp: Any, angle: Array) -> Array:
+def _wrap_angle(xp: Any, angle: Array) -> Array:
     """`angle` wrapped to +-pi by one turn at a time, as in gymnasium."""
     turns, turn = xp.ceil((xp.abs(angle) - math.pi) / (2 * math.pi)), 2 * math.pi * xp.sign(angle)
     for done in range(TURNS):

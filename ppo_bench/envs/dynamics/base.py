@@ -51,7 +51,7 @@ class Dynamics(Protocol):
         """Observations `[N, ...]` in the space's dtype."""
 
 
-class Portable:
+class PortableDynamics:
     """A `Dynamics` for NumPy, PyTorch and JAX: it computes with `xp`, which is `numpy`, `torch` or `jax.numpy`.
 
     Its states are NamedTuples of arrays.
@@ -59,12 +59,13 @@ class Portable:
 
     xp: Any = np
 
-    def with_xp(self, xp: Any, place: Callable[[np.ndarray], Array] = lambda array: array) -> Self:
-        """A copy that computes with `xp`, and whose constants, attributes that are NumPy arrays, are `place(array)`."""
+    def with_xp(self, xp: Any, to_device: Callable[[np.ndarray], Array] = lambda array: array) -> Self:
+        """A copy that computes with `xp`, and whose constants, attributes that are NumPy arrays, are
+        `to_device(array)`."""
         other = copy.copy(self)
         for name, value in vars(self).items():
             if isinstance(value, np.ndarray):
-                setattr(other, name, place(value))
+                setattr(other, name, to_device(value))
         other.xp = xp
         return other
 
@@ -114,7 +115,8 @@ class Autoreset:
         """`map_arrays(function, *states)` applies a function to the arrays of states, one by one.
 
         If `traced`, the functions become part of a program, which draws the first states of the next episodes in every
-        step; otherwise they are drawn only in steps that reset an environment, or ahead by `draw`. With
+        step; otherwise they are drawn only in steps that reset an environment, or ahead by `draw_reset_words`.
+        With
         `reset_in_chunks` a program draws only those of the environments that are reset.
         """
         self.dynamics, self._xp, self._map, self._traced = dynamics, xp, map_arrays, traced
@@ -123,10 +125,10 @@ class Autoreset:
     def init(self, seeds: Array) -> tuple[EnvState, Array]:
         """Environments with the `seeds [N]` int32 before their first step, and their observations `[N, ...]`."""
         zeros, done = self._xp.zeros_like(seeds), self._xp.zeros_like(seeds, dtype=self._xp.bool)
-        dynamics = self.dynamics.reset(self._words(seeds, zeros))
+        dynamics = self.dynamics.reset(self._reset_words(seeds, zeros))
         return EnvState(dynamics, seeds, zeros, zeros, done), self.dynamics.observe(dynamics)
 
-    def draw(self, state: EnvState, num_steps: int) -> EnvState:
+    def draw_reset_words(self, state: EnvState, num_steps: int) -> EnvState:
         """The same state with the words of all resets that `num_steps` steps can have.
 
         Steps after it are branch-free and short to compile: PyTorch's compiler takes a minute for the generator.
@@ -134,7 +136,7 @@ class Autoreset:
         xp, (num_envs,) = self._xp, state.seeds.shape
         most = (num_steps + 1) // 2  # a reset step, then one step or more
         resets = [state.episodes + k for k in range(1, most + 1)]
-        words = self._words(xp.concatenate([state.seeds] * len(resets)), xp.concatenate(resets))
+        words = self._reset_words(xp.concatenate([state.seeds] * len(resets)), xp.concatenate(resets))
         row = xp.cumsum(xp.ones_like(state.seeds), 0) - 1 - num_envs
         return state._replace(reset_words=ResetWords(words, row))
 
@@ -148,22 +150,22 @@ class Autoreset:
         if self._reset_in_chunks:
 
             def first_states(rows: Array) -> State:
-                return self.dynamics.reset(self._words(state.seeds[rows], episodes[rows]))
+                return self.dynamics.reset(self._reset_words(state.seeds[rows], episodes[rows]))
 
             dynamics = self._reset_in_chunks(first_states, reset, dynamics)
         elif reset_words or self._traced or bool(reset.any()):
-            words = reset_words.words[reset_words.row] if reset_words else self._words(state.seeds, episodes)
+            words = reset_words.words[reset_words.row] if reset_words else self._reset_words(state.seeds, episodes)
             first = self.dynamics.reset(words)
-            dynamics = self._map(lambda fresh, old: _where(xp, reset, fresh, old), first, dynamics)
+            dynamics = self._map(lambda fresh, old: _where_rows(xp, reset, fresh, old), first, dynamics)
         steps = xp.where(reset, 0, state.steps + 1)
-        reward = xp.asarray(_where(xp, reset, xp.zeros_like(reward), reward), dtype=xp.float32)
+        reward = xp.asarray(_where_rows(xp, reset, xp.zeros_like(reward), reward), dtype=xp.float32)
         terminated, truncated = terminated & ~reset, steps >= self.dynamics.time_limit
         over = terminated | truncated
         observed: Any = self.dynamics.observe(dynamics)
         step = EnvStep(observed, reward, terminated, truncated, over, reward)
         return EnvState(dynamics, state.seeds, episodes, steps, over, reset_words), step
 
-    def _words(self, seeds: Array, episodes: Array) -> Array:
+    def _reset_words(self, seeds: Array, episodes: Array) -> Array:
         """Words `[N, num_words]` of the reset before the `episodes`-th episode of each environment."""
         return noise.reset_words(self._xp, seeds, episodes, self.dynamics.num_words)
 
@@ -173,6 +175,6 @@ def map_fields(function: Callable[..., Array], *states: Any) -> Any:
     return type(states[0])(*map(function, *states))
 
 
-def _where(xp: Any, condition: Array, a: Array, b: Array) -> Array:
+def _where_rows(xp: Any, condition: Array, a: Array, b: Array) -> Array:
     """Rows of `a [N, ...]` where `condition [N]` is true, else rows of `b [N, ...]`."""
     return xp.where(condition.reshape(-1, *(1,) * (a.ndim - 1)), a, b)

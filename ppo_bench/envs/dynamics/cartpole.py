@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from ppo_bench.envs.dynamics.base import Portable
-from ppo_bench.envs.dynamics.rounding import cos, divisor, rounded, sin
+from ppo_bench.envs.dynamics.base import PortableDynamics
+from ppo_bench.envs.dynamics.rounding import cos, divisor, round_product, sin
 from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import Array
 
@@ -38,7 +38,7 @@ class CartPoleState(NamedTuple):
     theta_dot: Array
 
 
-class CartPole(Portable):
+class CartPole(PortableDynamics):
     """`Dynamics` of CartPole-v1; the reward is 1 for every step."""
 
     time_limit = 500
@@ -61,12 +61,14 @@ class CartPole(Portable):
         total_mass = divisor(xp, TOTAL_MASS)
         force = xp.where(actions == 1, FORCE, -FORCE)
         cosine, sine = cos(xp, theta), sin(xp, theta)
-        temp = (force + rounded(xp, POLE_MASS_LENGTH * xp.square(theta_dot) * sine)) / total_mass
+        temp = (force + round_product(xp, POLE_MASS_LENGTH * xp.square(theta_dot) * sine)) / total_mass
         inertia = HALF_LENGTH * (4.0 / 3.0 - POLE_MASS * xp.square(cosine) / total_mass)
-        theta_acc = (rounded(xp, GRAVITY * sine) - rounded(xp, cosine * temp)) / inertia
+        theta_acc = (round_product(xp, GRAVITY * sine) - round_product(xp, cosine * temp)) / inertia
         x_acc = temp - POLE_MASS_LENGTH * theta_acc * cosine / total_mass
         rates = (x_dot, x_acc, theta_dot, theta_acc)
-        moved = CartPoleState(*(old + rounded(xp, SECONDS * rate) for old, rate in zip(state, rates, strict=True)))
+        moved = CartPoleState(
+            *(old + round_product(xp, SECONDS * rate) for old, rate in zip(state, rates, strict=True))
+        )
         terminated = (xp.abs(moved.x) > POSITION_LIMIT) | (xp.abs(moved.theta) > ANGLE_LIMIT)
         return moved, xp.ones_like(x), terminated
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import NO_LIMIT, EnvStep, GraphEnv, PolicyInput, ResetResult
-from ppo_bench.envs.dynamics.base import Autoreset, Dynamics, EnvState, Portable, State, map_fields
+from ppo_bench.envs.dynamics.base import Autoreset, Dynamics, EnvState, PortableDynamics, State, map_fields
 from ppo_bench.mathematics.arrays import Array
 
 CHUNKS = 16
@@ -27,7 +27,7 @@ class DynamicsEnv(GraphEnv):
         self.action_space = dynamics.action_space
         self.time_limit = dynamics.time_limit if dynamics.time_limit < NO_LIMIT else None
         self.short_steps = getattr(dynamics, "short_steps", False)
-        if isinstance(dynamics, Portable):
+        if isinstance(dynamics, PortableDynamics):
             self.reset_with_xp = self._reset_with_xp
         self._dynamics = dynamics
         self._over: dict[Any, Autoreset] = {}
@@ -52,7 +52,9 @@ class DynamicsEnv(GraphEnv):
         import jax
         import jax.numpy as jnp
 
-        dynamics: Dynamics = self._dynamics.with_xp(jnp) if isinstance(self._dynamics, Portable) else self._dynamics
+        dynamics: Dynamics = (
+            self._dynamics.with_xp(jnp) if isinstance(self._dynamics, PortableDynamics) else self._dynamics
+        )
         in_chunks = _reset_in_chunks if getattr(dynamics, "costly_resets", False) else None
         return Autoreset(jnp, dynamics, jax.tree.map, traced=True, reset_in_chunks=in_chunks)
 
@@ -66,7 +68,7 @@ class DynamicsEnv(GraphEnv):
     # --- In PyTorch and NumPy -----------------------------------------------------------------------------------------
 
     def _reset_with_xp(self, xp: Any, seeds: Sequence[int], **device: Any) -> ResetResult:
-        assert isinstance(self._dynamics, Portable)
+        assert isinstance(self._dynamics, PortableDynamics)
         place = functools.partial(xp.asarray, **device)
         autoreset = self._over.get(xp)
         if autoreset is None:
@@ -76,9 +78,9 @@ class DynamicsEnv(GraphEnv):
         if not all(hasattr(field, "shape") for field in fields):
             name = type(self._dynamics).__name__
             raise ConfigError(
-                f"{name}: the state of a Portable is a NamedTuple of arrays; others are for framework=jax_xla"
+                f"{name}: the state of a PortableDynamics is a NamedTuple of arrays; others are for framework=jax_xla"
             )
-        return ResetResult(autoreset.step, state, PolicyInput(obs), autoreset.draw)
+        return ResetResult(autoreset.step, state, PolicyInput(obs), autoreset.draw_reset_words)
 
     def close(self) -> None:
         """Do nothing: there are no resources to release."""

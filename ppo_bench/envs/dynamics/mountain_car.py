@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from ppo_bench.envs.dynamics.base import Portable
-from ppo_bench.envs.dynamics.rounding import cos, rounded
+from ppo_bench.envs.dynamics.base import PortableDynamics
+from ppo_bench.envs.dynamics.rounding import cos, round_product
 from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import Array
 
@@ -33,7 +33,7 @@ class MountainCarState(NamedTuple):
     velocity: Array
 
 
-class MountainCar(Portable):
+class MountainCar(PortableDynamics):
     """`Dynamics` of MountainCar-v0; the reward is -1 for every step."""
 
     time_limit = 200
@@ -53,8 +53,8 @@ class MountainCar(Portable):
     def step(self, state: MountainCarState, actions: Array) -> tuple[MountainCarState, Array, Array]:
         """See `Dynamics.step`: actions 0, 1 and 2 push to the left, not at all, and to the right."""
         xp, (position, velocity) = self.xp, state
-        push = rounded(xp, xp.asarray(actions - 1, dtype=xp.float64) * FORCE)
-        velocity = velocity + (push - rounded(xp, GRAVITY * cos(xp, rounded(xp, 3.0 * position))))
+        push = round_product(xp, xp.asarray(actions - 1, dtype=xp.float64) * FORCE)
+        velocity = velocity + (push - round_product(xp, GRAVITY * cos(xp, round_product(xp, 3.0 * position))))
         velocity = xp.clip(velocity, -MAX_SPEED, MAX_SPEED)
         position = xp.clip(position + velocity, *POSITIONS)
         velocity = xp.where((position == POSITIONS[0]) & (velocity < 0), 0.0, velocity)
@@ -77,7 +77,7 @@ class ContinuousState(NamedTuple):
     moved: Array
 
 
-class MountainCarContinuous(Portable):
+class MountainCarContinuous(PortableDynamics):
     """`Dynamics` of MountainCarContinuous-v0; the reward is 100 at the goal, minus 0.1 times the squared action."""
 
     time_limit = 999
@@ -97,7 +97,7 @@ class MountainCarContinuous(Portable):
         """See `Dynamics.step`: `actions [N, 1]` are pushes, rounded to float32 and clipped to +-1."""
         xp, (position, velocity, moved) = self.xp, state
         action = xp.asarray(actions[:, 0], dtype=xp.float32)
-        push = rounded(xp, POWER * xp.clip(action, -1.0, 1.0))
+        push = round_product(xp, POWER * xp.clip(action, -1.0, 1.0))
         slope = GRAVITY * cos(xp, xp.where(moved, _single(xp, 3.0 * position), 3.0 * position))
         velocity = velocity + (push - xp.asarray(slope, dtype=xp.float32))
         low, high, goal, speed = (float(np.float32(limit)) for limit in (*POSITIONS, CONTINUOUS_GOAL, MAX_SPEED))

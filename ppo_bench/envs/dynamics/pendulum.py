@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from ppo_bench.envs.dynamics.base import Portable
-from ppo_bench.envs.dynamics.rounding import cos, rounded, sin
+from ppo_bench.envs.dynamics.base import PortableDynamics
+from ppo_bench.envs.dynamics.rounding import cos, round_product, sin
 from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import Array
 
@@ -27,7 +27,7 @@ class PendulumState(NamedTuple):
     theta_dot: Array
 
 
-class Pendulum(Portable):
+class Pendulum(PortableDynamics):
     """`Dynamics` of Pendulum-v1, which never terminates.
 
     The reward is minus a weighted sum of the squared angle, the squared velocity and the squared torque.
@@ -52,10 +52,10 @@ class Pendulum(Portable):
         xp, (theta, theta_dot) = self.xp, state
         torque = xp.clip(actions[:, 0], -MAX_TORQUE, MAX_TORQUE)
         angle = (theta + math.pi) % (2 * math.pi) - math.pi
-        squares = rounded(xp, xp.square(angle)) + rounded(xp, 0.1 * xp.square(theta_dot))
-        acceleration = rounded(xp, 3 * GRAVITY / 2 * sin(xp, theta)) + rounded(xp, 3.0 * torque)
-        theta_dot = xp.clip(theta_dot + rounded(xp, acceleration * SECONDS), -MAX_SPEED, MAX_SPEED)
-        moved = PendulumState(theta + rounded(xp, theta_dot * SECONDS), theta_dot)
+        squares = round_product(xp, xp.square(angle)) + round_product(xp, 0.1 * xp.square(theta_dot))
+        acceleration = round_product(xp, 3 * GRAVITY / 2 * sin(xp, theta)) + round_product(xp, 3.0 * torque)
+        theta_dot = xp.clip(theta_dot + round_product(xp, acceleration * SECONDS), -MAX_SPEED, MAX_SPEED)
+        moved = PendulumState(theta + round_product(xp, theta_dot * SECONDS), theta_dot)
         return moved, -(squares + 0.001 * xp.square(torque)), xp.zeros_like(theta, dtype=xp.bool)
 
     def observe(self, state: PendulumState) -> Array:

@@ -12,7 +12,7 @@ from typing import Any
 from ppo_bench.mathematics.arrays import Array
 
 
-def rounded(xp: Any, product: Array) -> Array:
+def round_product(xp: Any, product: Array) -> Array:
     """`product`, rounded before it is added to anything.
 
     In JAX a minimum without effect keeps XLA from fusing the product with a sum, which would be rounded only once
@@ -31,7 +31,7 @@ def divisor(xp: Any, constant: float) -> Array:
     return optimization_barrier(xp.asarray(constant, xp.float64))
 
 
-def squared(xp: Any, x: Array) -> Array:
+def square(xp: Any, x: Array) -> Array:
     """`x ** 2` by the C library's `pow`, as NumPy computes it for scalars.
 
     In about one of a thousand cases it differs from `x * x` by an ulp.

@@ -27,15 +27,15 @@ class BoardGame(PgxGames):
 
     def step(self, state: PgxState, actions: jax.Array) -> tuple[PgxState, jax.Array, jax.Array]:
         """See `Dynamics.step`."""
-        state = self.moved(state, jnp.take_along_axis(actions, state.game.current_player[:, None], 1)[:, 0])
+        state = self.move(state, jnp.take_along_axis(actions, state.game.current_player[:, None], 1)[:, 0])
         return state, state.game.rewards, state.game.terminated
 
     def observe(self, state: PgxState) -> jax.Array:
         """See `Dynamics.observe`."""
         with jax.enable_x64(False), warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # pgx deprecates the views of other players
-            of_all = jax.vmap(jax.vmap(self._game.observe, (None, 0)), (0, None))
-            observations = of_all(state.game, jnp.arange(self.players, dtype=jnp.int32))
+            observe_all = jax.vmap(jax.vmap(self._game.observe, (None, 0)), (0, None))
+            observations = observe_all(state.game, jnp.arange(self.players, dtype=jnp.int32))
             return observations.reshape(-1, *observations.shape[2:])
 
 

@@ -41,7 +41,7 @@ class GymnaxState(NamedTuple):
     """Number of steps in the current episode, int32."""
 
 
-def _replaced(default: Any, params: Mapping[str, Any]) -> Any:
+def _replace_params(default: Any, params: Mapping[str, Any]) -> Any:
     known = [field.name for field in dataclasses.fields(default)] if dataclasses.is_dataclass(default) else []
     if unknown := [name for name in params if name not in known]:
         raise ConfigError(f"env.kwargs: there is no parameter {unknown[0]}; there are {', '.join(known) or 'none'}")
@@ -56,8 +56,8 @@ class Gymnax:
     def __init__(self, env: Any, params: Mapping[str, Any]) -> None:
         """`params` replace default parameters of these names. Raises `ConfigError` if one is unknown."""
         with jax.enable_x64(False), jax.default_prng_impl(_PRNG):
-            self._env, self._params = env, _replaced(env.default_params, params)
-            shown, action_space = env.observation_space(self._params), env.action_space(self._params)
+            self._env, self._params = env, _replace_params(env.default_params, params)
+            observation_space, action_space = env.observation_space(self._params), env.action_space(self._params)
             lowered = jax.jit(env.reset_env).lower(jax.random.PRNGKey(0), self._params)
             obs: Any = jax.eval_shape(env.reset_env, jax.random.PRNGKey(0), self._params)[0]
         self.costly_resets = (lowered.cost_analysis() or {}).get("flops", 0) > COSTLY_RESET_FLOPS
@@ -65,20 +65,20 @@ class Gymnax:
         self.time_limit = int(getattr(self._params, limit)) if limit else NO_LIMIT
         if limit and not hasattr(env, "is_truncated"):  # before gymnax 1.0 steps at the limit end episodes as any end
             self._params = dataclasses.replace(self._params, **{limit: NO_LIMIT})
-        self._choices = int(shown.n) if hasattr(shown, "n") else None
+        self._choices = int(observation_space.n) if hasattr(observation_space, "n") else None
         if not isinstance(obs, jax.ShapeDtypeStruct):
             raise ConfigError(f"observations of {type(env).__name__} are of several parts: give them as one array")
-        self.observation_space = self._observed(obs)
-        self.action_space = self._actions(action_space)
+        self.observation_space = self._supported_observation_space(obs)
+        self.action_space = self._supported_action_space(action_space)
 
-    def _observed(self, obs: jax.ShapeDtypeStruct) -> spaces.Box[Any]:
+    def _supported_observation_space(self, obs: jax.ShapeDtypeStruct) -> spaces.Box[Any]:
         if self._choices:
             return spaces.Box(0.0, 1.0, (self._choices,), np.float32)
         if obs.dtype in (np.bool_, np.uint8):
             return spaces.Box(0, 1 if obs.dtype == np.bool_ else 255, obs.shape, obs.dtype.type)
         return spaces.Box(-np.inf, np.inf, obs.shape, np.float32)
 
-    def _actions(self, own: Any) -> spaces.Discrete | spaces.Box[Any]:
+    def _supported_action_space(self, own: Any) -> spaces.Discrete | spaces.Box[Any]:
         if hasattr(own, "n"):
             return spaces.Discrete(int(own.n))
         low, high = (np.broadcast_to(np.asarray(bound, np.float32), own.shape) for bound in (own.low, own.high))
@@ -96,9 +96,9 @@ class Gymnax:
         with jax.enable_x64(False), jax.default_prng_impl(_PRNG):
             steps = state.steps + 1
             keys = jax.vmap(jax.random.fold_in)(state.key, steps)
-            taken = actions.astype(jnp.int32 if isinstance(self.action_space, spaces.Discrete) else jnp.float32)
+            cast_actions = actions.astype(jnp.int32 if isinstance(self.action_space, spaces.Discrete) else jnp.float32)
             obs, env, reward, terminated, *_ = jax.vmap(self._env.step_env, (0, 0, 0, None))(
-                keys, state.env, taken, self._params
+                keys, state.env, cast_actions, self._params
             )
             return GymnaxState(env, obs, state.key, steps), reward, terminated.astype(bool)
 

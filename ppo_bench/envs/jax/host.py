@@ -24,7 +24,7 @@ class JaxVectorEnv:
         self._env = env
         self._device = None  # JAX's default device, if its configuration excludes the CPU
         with contextlib.suppress(RuntimeError):
-            self._device = jax.devices("cpu")[0]  # also beside a GPU: a few environments are faster on the CPU
+            self._device = jax.devices("cpu")[0]  # also if there is a GPU: a few environments are faster on the CPU
         self._compiled: Any = None
 
     def reset(self, seeds: Sequence[int]) -> PolicyInput:

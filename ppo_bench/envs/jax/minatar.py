@@ -18,7 +18,7 @@ class MinAtar(PgxGames):
 
     def step(self, state: PgxState, actions: jax.Array) -> tuple[PgxState, jax.Array, jax.Array]:
         """See `Dynamics.step`."""
-        state = self.moved(state, actions)
+        state = self.move(state, actions)
         return state, state.game.rewards[:, 0], state.game.terminated
 
     def observe(self, state: PgxState) -> jax.Array:

@@ -39,7 +39,7 @@ class PgxGames:
         with jax.enable_x64(False):
             return PgxState(jax.vmap(self._game.init)(_keys_of(key)), key)
 
-    def moved(self, state: PgxState, moves: jax.Array) -> PgxState:
+    def move(self, state: PgxState, moves: jax.Array) -> PgxState:
         """The state after one move in each game, integers `[N]`."""
         with jax.enable_x64(False):
             keys = jax.vmap(jax.random.fold_in)(_keys_of(state.key), state.game._step_count + 1)

@@ -16,10 +16,10 @@ def nature(x: jax.Array, units: int, by_products: bool, first: int = 0) -> jax.A
     x = nn.relu(conv(32, kernel=8, stride=4, name=f"trunk.{first}")(x))
     x = nn.relu(conv(64, kernel=4, stride=2, name=f"trunk.{first + 1}")(x))
     x = nn.relu(conv(64, kernel=3, stride=1, name=f"trunk.{first + 2}")(x))
-    return nn.relu(Dense(units, name=f"trunk.{first + 3}")(flat(x)))
+    return nn.relu(Dense(units, name=f"trunk.{first + 3}")(flatten(x)))
 
 
-def flat(x: jax.Array) -> jax.Array:
+def flatten(x: jax.Array) -> jax.Array:
     """`[B, H, W, C]` to `[B, H * W * C]`."""
     return x.reshape(x.shape[0], -1)
 
@@ -54,7 +54,7 @@ class MinAtarCnn(nn.Module):
     def __call__(self, obs: jax.Array) -> tuple[jax.Array, jax.Array]:
         """The policy's outputs `[B, outputs]` and values `[B, streams]`."""
         x = nn.relu(Conv(16, kernel=3, by_products=self.by_products, name="trunk.0")(obs))
-        hidden = nn.relu(Dense(128, name="trunk.1")(flat(x)))
+        hidden = nn.relu(Dense(128, name="trunk.1")(flatten(x)))
         return actor_critic_heads(hidden, self.outputs, self.streams)
 
 
@@ -74,7 +74,7 @@ class ImpalaCnn(nn.Module):
             for first in (5 * block + 1, 5 * block + 3):  # two residual blocks (He et al. 2016)
                 y = nn.relu(conv(channels, name=f"trunk.{first}")(nn.relu(x)))
                 x = x + conv(channels, name=f"trunk.{first + 1}")(y)
-        hidden = nn.relu(Dense(256, name="trunk.15")(flat(nn.relu(x))))
+        hidden = nn.relu(Dense(256, name="trunk.15")(flatten(nn.relu(x))))
         return actor_critic_heads(hidden, self.outputs, self.streams)
 
 

@@ -19,7 +19,7 @@ class Combined(nn.Module):
     image_encoders: Sequence[ImageEncoder]
     others: Sequence[tuple[int, int]]
     units: int
-    of_bytes: bool
+    takes_bytes: bool
     hidden_sizes: Sequence[int]
     outputs: int
     streams: int
@@ -30,10 +30,10 @@ class Combined(nn.Module):
     @nn.compact
     def __call__(self, obs: jax.Array) -> tuple[jax.Array, jax.Array]:
         """The policy's outputs `[B, outputs]` and values `[B, streams]` of flat observations `[B, D]`."""
-        obs, seen = obs / 255.0 if self.of_bytes else obs, []
+        obs, image_features = obs / 255.0 if self.takes_bytes else obs, []
         for k, (image, *_) in enumerate(self.image_encoders):
             images = channels_last(jnp, obs[:, image.start : image.stop].reshape((-1, *image.shape)), image.shape)
-            seen.append(nature(images, self.units, self.by_products, first=4 * k))
-        features = jnp.concatenate((*seen, *(obs[:, start:stop] for start, stop in self.others)), -1)
+            image_features.append(nature(images, self.units, self.by_products, first=4 * k))
+        features = jnp.concatenate((*image_features, *(obs[:, start:stop] for start, stop in self.others)), -1)
         sizes = self.hidden_sizes, self.outputs, self.streams
         return actor_and_critic(features, *sizes, self.activation, self.layer_norm)

@@ -114,15 +114,15 @@ class LayerNorm(nn.Module):
     def __call__(self, x: jax.Array) -> jax.Array:
         """`x [..., D]`, standardised over its last axis, scaled and shifted."""
         scale, bias = (self.param(name, zeros, x.shape[-1:]) for name in ("scale", "bias"))
-        return (_standardised(x) * scale + bias).astype(x.dtype)
+        return (_standardise(x) * scale + bias).astype(x.dtype)
 
 
-def standardised(x: jax.Array) -> jax.Array:
+def standardise(x: jax.Array) -> jax.Array:
     """`x [..., D]` standardised to mean 0 and variance 1 over its last axis, with PyTorch's epsilon."""
-    return _standardised(x).astype(x.dtype)
+    return _standardise(x).astype(x.dtype)
 
 
-def _standardised(x: jax.Array) -> jax.Array:
+def _standardise(x: jax.Array) -> jax.Array:
     """The same, not yet rounded to few bits."""
     return jax.nn.standardize(x.astype(sums_dtype(x)), epsilon=1e-5)
 

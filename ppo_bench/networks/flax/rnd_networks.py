@@ -7,7 +7,7 @@ import functools
 import flax.linen as nn
 import jax
 
-from ppo_bench.networks.flax.cnn import flat
+from ppo_bench.networks.flax.cnn import flatten
 from ppo_bench.networks.flax.layers import Conv, Dense, leaky_relu
 
 
@@ -32,7 +32,7 @@ class ImageFeatures(nn.Module):
         x = leaky_relu(conv(32, kernel=8, stride=4, name=f"{self.prefix}.0")(x))
         x = leaky_relu(conv(64, kernel=4, stride=2, name=f"{self.prefix}.1")(x))
         x = leaky_relu(conv(64, kernel=3, stride=1, name=f"{self.prefix}.2")(x))
-        x = Dense(self.units, name=f"{self.prefix}.3")(flat(x))
+        x = Dense(self.units, name=f"{self.prefix}.3")(flatten(x))
         return extra_predictor_layers(x, self.units, self.prefix, 4) if self.is_predictor else x
 
 

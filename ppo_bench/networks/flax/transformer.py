@@ -12,7 +12,7 @@ import optax
 
 from ppo_bench.mathematics import attention
 from ppo_bench.networks.flax.cnn import nature
-from ppo_bench.networks.flax.layers import ConvTranspose, Dense, LayerNorm, standardised, zeros
+from ppo_bench.networks.flax.layers import ConvTranspose, Dense, LayerNorm, standardise, zeros
 
 Carry = dict[str, jax.Array]
 
@@ -32,8 +32,10 @@ def gate(name: str, old: jax.Array, new: jax.Array) -> jax.Array:
     """`old` and `new`, `[B, D]` each, in proportions of a GRU-type gate (Parisotto et al. 2020)."""
 
     def sums(part: str, old: jax.Array) -> jax.Array:
-        of_new, of_old = (Dense(old.shape[-1], use_bias=False, name=f"{name}.{part}_{of}") for of in ("new", "old"))
-        return of_new(new) + of_old(old)
+        new_projection, old_projection = (
+            Dense(old.shape[-1], use_bias=False, name=f"{name}.{part}_{of}") for of in ("new", "old")
+        )
+        return new_projection(new) + old_projection(old)
 
     (bias,) = Weights({"bias": old.shape[-1:]}, name=name)()
     reset = nn.sigmoid(sums("reset", old))
@@ -41,7 +43,7 @@ def gate(name: str, old: jax.Array, new: jax.Array) -> jax.Array:
     return (1 - update) * old + update * jnp.tanh(sums("candidate", reset * old))
 
 
-def attended(name: str, heads: int, x: jax.Array, rows: jax.Array, mask: jax.Array) -> jax.Array:
+def attend_to_rows(name: str, heads: int, x: jax.Array, rows: jax.Array, mask: jax.Array) -> jax.Array:
     """The attention of `x [B, D]` to the `rows [B, L, D]` that `mask [B, L]` marks, `[B, D]`.
 
     ppo_bench/mathematics/attention.py says why the query is projected twice, and the rows are not.
@@ -55,13 +57,13 @@ def attended(name: str, heads: int, x: jax.Array, rows: jax.Array, mask: jax.Arr
         Weights({"kernel": (head, head)}, name=f"{name}.{part}")()[0] for part in ("query", "key", "value")
     )
     weight, bias = map(split, Weights({"scale": (size,), "bias": (size,)}, name=f"{name}.norm_rows")())
-    asked = split(LayerNorm(name=f"{name}.norm_query")(x)) @ query @ key.T * (weight / math.sqrt(size))
-    means, sums = attention.attend(jnp, asked, split(rows), mask)
+    query = split(LayerNorm(name=f"{name}.norm_query")(x)) @ query @ key.T * (weight / math.sqrt(size))
+    means, sums = attention.attend(jnp, query, split(rows), mask)
     values = (means * weight + sums[..., None] * bias) @ value
     return Dense(size, name=f"{name}.out")(values.reshape(x.shape))
 
 
-def decoded(hidden: jax.Array, decoder_shape: tuple[int, int, int], channels: int) -> jax.Array:
+def decode_image(hidden: jax.Array, decoder_shape: tuple[int, int, int], channels: int) -> jax.Array:
     """Logits of the pixels `[B, H, W, C]` of images, from a hidden layer `[B, D]` (Pleines et al. 2023)."""
     x = nn.relu(Dense(math.prod(decoder_shape), name="decoder.0")(hidden)).reshape((-1, *decoder_shape))
     x = nn.relu(ConvTranspose(64, kernel=3, stride=1, name="decoder.1")(x))
@@ -110,18 +112,18 @@ class Transformer(nn.Module):
         if image is None:
             return result
         assert self.decoder_shape is not None
-        logits = decoded(x, self.decoder_shape, image.shape[-1]).astype(image.dtype)
+        logits = decode_image(x, self.decoder_shape, image.shape[-1]).astype(image.dtype)
         return *result, jnp.mean(optax.sigmoid_binary_cross_entropy(logits, image))
 
     def _block(self, name: str, x: jax.Array, rows: jax.Array, mask: jax.Array) -> jax.Array:
         """One layer: attention, then a linear layer, each with a residual connection or a gate."""
 
-        def added(part: str, old: jax.Array, new: jax.Array) -> jax.Array:
+        def add_or_gate(part: str, old: jax.Array, new: jax.Array) -> jax.Array:
             return gate(f"{name}.gate_{part}", old, new) if self.gated else old + new
 
-        x = added("attention", x, attended(name, self.heads, x, rows, mask))
+        x = add_or_gate("attention", x, attend_to_rows(name, self.heads, x, rows, mask))
         y = Dense(self.dim, name=f"{name}.linear")(LayerNorm(name=f"{name}.norm_linear")(x))
-        return added("linear", x, nn.relu(y))
+        return add_or_gate("linear", x, nn.relu(y))
 
     def _memory_row(self, x: jax.Array, steps: jax.Array) -> jax.Array:
         """The row `[B, D]` to remember for a layer's input `x [B, D]` at the step `steps [B]` of its episode."""
@@ -129,15 +131,15 @@ class Transformer(nn.Module):
             return x
         if self.positions == "absolute":  # positions count down from the last one, as in CleanRL
             x = x + attention.sinusoids(jnp, self.max_episode_steps - 1 - steps, x)
-        return standardised(x)
+        return standardise(x)
 
-    def _rows(self, memory_rows: jax.Array, places: jax.Array) -> jax.Array:
+    def _rows(self, memory_rows: jax.Array, row_steps: jax.Array) -> jax.Array:
         """Standardised rows `[B, L, layers, D]` with positions, from the stored rows `memory_rows`.
 
-        `places [B, L]` are the rows' steps in the episode.
+        `row_steps [B, L]` are the rows' steps in the episode.
         """
         if self.positions != "learned":
             return memory_rows
         (kernel,) = Weights({"kernel": (self.dim, self.max_episode_steps)}, name="memory.positions")()
-        places = jnp.clip(places, 0, self.max_episode_steps - 1).astype(jnp.int32)
-        return standardised(memory_rows + kernel.T[places][:, :, None])
+        row_steps = jnp.clip(row_steps, 0, self.max_episode_steps - 1).astype(jnp.int32)
+        return standardise(memory_rows + kernel.T[row_steps][:, :, None])

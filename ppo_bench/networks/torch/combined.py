@@ -20,7 +20,7 @@ class Combined(nn.Module):
         image_encoders: Sequence[ImageEncoder],
         others: Sequence[tuple[int, int]],
         units: int,
-        of_bytes: bool,
+        takes_bytes: bool,
         hidden_sizes: Sequence[int],
         outputs: int,
         streams: int,
@@ -28,7 +28,11 @@ class Combined(nn.Module):
         layer_norm: bool,
     ) -> None:
         super().__init__()
-        self._images, self._others, self._of_bytes = [encoder.image for encoder in image_encoders], others, of_bytes
+        self._images, self._others, self._takes_bytes = (
+            [encoder.image for encoder in image_encoders],
+            others,
+            takes_bytes,
+        )
         self.image_encoders = nn.ModuleList(
             nature(encoder.channels, encoder.pixels, units) for encoder in image_encoders
         )
@@ -37,10 +41,12 @@ class Combined(nn.Module):
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """The policy's outputs `[B, outputs]` and values `[B, streams]` of flat observations `[B, D]`."""
-        obs = obs / 255.0 if self._of_bytes else obs
-        seen = []
+        obs = obs / 255.0 if self._takes_bytes else obs
+        image_features = []
         for image, encoder in zip(self._images, self.image_encoders, strict=True):
             images = obs[:, image.start : image.stop].reshape((-1, *image.shape))
-            seen.append(encoder(channels_last(torch, images, image.shape)))
-        result: tuple[Tensor, Tensor] = self.mlp(torch.cat((*seen, *(obs[:, a:b] for a, b in self._others)), -1))
+            image_features.append(encoder(channels_last(torch, images, image.shape)))
+        result: tuple[Tensor, Tensor] = self.mlp(
+            torch.cat((*image_features, *(obs[:, a:b] for a, b in self._others)), -1)
+        )
         return result

@@ -16,7 +16,9 @@ from ppo_bench.mathematics.recurrent import CELLS
 _LIBRARY = torch.library.Library("ppo_bench", "FRAGMENT")
 
 
-def recur(name: str, projected: Tensor, episode_start: Tensor, state: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def run_recurrence(
+    name: str, projected: Tensor, episode_start: Tensor, state: Tensor, weight: Tensor, bias: Tensor
+) -> Tensor:
     """Hidden states `[T, B, H]` of the cell `name`, a key of `CELLS`, from its projected inputs `projected [T, B, G]`.
 
     `state [S, B, H]` holds the S state arrays before the first step; the state is set to 0 before each step where
@@ -64,8 +66,8 @@ def _backward(
             projected.append(found.projected)
             recurrent.append(found.recurrent)
             hidden, *others = found.state
-            of_state = torch.stack([torch.addmm(hidden, found.recurrent, weight), *others])
-            after = torch.addcmul(gradient[t], of_state, not_reset[t]).unbind()
+            state_gradient = torch.stack([torch.addmm(hidden, found.recurrent, weight), *others])
+            after = torch.addcmul(gradient[t], state_gradient, not_reset[t]).unbind()
         # `after` includes `gradient[0]`, the direct gradient of the first state.
         return torch.stack(projected[::-1]), torch.stack(recurrent[::-1]), torch.stack(after)
 

@@ -12,7 +12,7 @@ from ppo_bench.mathematics.recurrent import CELLS
 from ppo_bench.networks.torch.cnn import nature
 from ppo_bench.networks.torch.layers import Linear
 from ppo_bench.networks.torch.mlp import hidden_layers
-from ppo_bench.networks.torch.recurrence import recur
+from ppo_bench.networks.torch.recurrence import run_recurrence
 
 Carry = dict[str, Tensor]
 
@@ -41,7 +41,7 @@ class Cell(nn.Module):
         """Hidden states `[T, B, units]` of the sequences `x [T, B, inputs]`, with `episode_start [T, B]`."""
         state = torch.stack([carry[name].to(x.dtype) for name in CELLS[self._cell].states])
         projected = F.linear(x, self.weight_ih, self.bias_ih)
-        return recur(self._cell, projected, episode_start.to(x.dtype), state, self.weight_hh, self.bias_hh)
+        return run_recurrence(self._cell, projected, episode_start.to(x.dtype), state, self.weight_hh, self.bias_hh)
 
 
 class Recurrent(nn.Module):

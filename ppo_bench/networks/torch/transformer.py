@@ -48,16 +48,16 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, rows: Tensor, mask: Tensor) -> Tensor:
         """Outputs `[B, D]` from inputs `x [B, D]` and the standardised `rows [B, L, D]` that `mask [B, L]` marks."""
-        attended = self._attended(x, rows, mask)
+        attended = self._attend_to_rows(x, rows, mask)
         if not self.gates:
             x = x + attended
             return x + self.linear(self.norm_linear(x))
-        of_attention, of_linear = self.gates
-        x = of_attention(x, attended)
-        gated: Tensor = of_linear(x, self.linear(self.norm_linear(x)))
+        attention_gate, linear_gate = self.gates
+        x = attention_gate(x, attended)
+        gated: Tensor = linear_gate(x, self.linear(self.norm_linear(x)))
         return gated
 
-    def _attended(self, x: Tensor, rows: Tensor, mask: Tensor) -> Tensor:
+    def _attend_to_rows(self, x: Tensor, rows: Tensor, mask: Tensor) -> Tensor:
         """See ppo_bench/mathematics/attention.py for why the query is projected twice, and the rows are not."""
 
         def heads(y: Tensor) -> Tensor:
@@ -151,12 +151,12 @@ class Transformer(nn.Module):
             x = x + attention.sinusoids(torch, self._most - steps, x)
         return F.layer_norm(x, x.shape[-1:])
 
-    def _rows(self, memory_rows: Tensor, places: Tensor) -> Tensor:
+    def _rows(self, memory_rows: Tensor, row_steps: Tensor) -> Tensor:
         """Standardised rows `[B, L, layers, D]` with positions, from the stored rows `memory_rows`.
 
-        `places [B, L]` are the rows' steps in the episode.
+        `row_steps [B, L]` are the rows' steps in the episode.
         """
         if self._encoding != "learned":
             return memory_rows
-        positions = self.positions(places.clip(0, self._most).int())
+        positions = self.positions(row_steps.clip(0, self._most).int())
         return F.layer_norm(memory_rows + positions[:, :, None], memory_rows.shape[-1:])

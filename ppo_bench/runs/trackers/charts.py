@@ -36,8 +36,8 @@ class Charts:
         """Values by tag, without missing ones, of an iteration's `row` and of the `episodes` that ended in it."""
         if self._first_step < 0:
             self._first_step = row["global_step"] - self._batch_size  # above 0 after checkpoint.load
-        told = {name: f"info/{name.removeprefix('info_')}" for name in row if name.startswith("info_")}
-        values = {tag: row[name] for name, tag in (self._tags | told).items() if row.get(name) is not None}
+        info_tags = {name: f"info/{name.removeprefix('info_')}" for name in row if name.startswith("info_")}
+        values = {tag: row[name] for name, tag in (self._tags | info_tags).items() if row.get(name) is not None}
         values["charts/SPS"] = (row["global_step"] - self._first_step) / row["wall_seconds"]
         if "intrinsic_value_loss" in row:
             values["losses/value_loss"] = row["value_loss"] + row["intrinsic_value_loss"]

@@ -18,18 +18,18 @@ class Tensorboard:
     def require(self) -> None:
         """Nothing to check: there are no options."""
 
-    def open(self, folder: Path, run: Mapping[str, Any]) -> Events:
+    def open(self, folder: Path, run: Mapping[str, Any]) -> TensorboardRun:
         """A new event file; the steps of earlier ones are purged, so that no step of a resumed run is there twice."""
         require("tensorboardX", "tensorboard", "tracker=tensorboard")
         from tensorboardX import SummaryWriter
 
         writer = SummaryWriter(str(folder / "tensorboard"), purge_step=0)
-        writer.add_text("run", _code({key: value for key, value in run.items() if key != "schema_version"}))
-        return Events(writer)
+        writer.add_text("run", _as_code_block({key: value for key, value in run.items() if key != "schema_version"}))
+        return TensorboardRun(writer)
 
 
-class Events:
-    """The event file of a run, an `OpenTracker`. Films stay in the run's folder."""
+class TensorboardRun:
+    """The event file of a run, an `OpenTracker`. Videos stay in the run's folder."""
 
     def __init__(self, writer: Any) -> None:
         """`writer` is a `tensorboardX.SummaryWriter`."""
@@ -48,9 +48,9 @@ class Events:
     def finish(self, result: Mapping[str, Any] | None) -> None:
         """See `OpenTracker.finish`; the result is shown as text."""
         if result:
-            self._writer.add_text("result", _code(result))
+            self._writer.add_text("result", _as_code_block(result))
         self._writer.close()
 
 
-def _code(value: Mapping[str, Any]) -> str:
+def _as_code_block(value: Mapping[str, Any]) -> str:
     return f"```json\n{json.dumps(value, indent=2)}\n```"

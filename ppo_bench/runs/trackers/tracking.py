@@ -48,7 +48,7 @@ class Trackers:
 
     def __init__(self, trackers: Mapping[str, Tracker], folder: Path) -> None:
         """Opens `trackers`, by name, and logs what the folder of the run has already."""
-        self._folder, self._open, self._films = folder, dict[str, OpenTracker](), set[Path]()
+        self._folder, self._open, self._logged_videos = folder, dict[str, OpenTracker](), set[Path]()
         if not trackers:
             return
         run = read_json(folder / "run.json")
@@ -66,7 +66,7 @@ class Trackers:
         return bool(self._open)
 
     def log(self, rows: Sequence[Row], episodes: Sequence[Row]) -> None:
-        """Log rows of metrics.jsonl, with the rows of episodes.jsonl of the same iterations, and new films."""
+        """Log rows of metrics.jsonl, with the rows of episodes.jsonl of the same iterations, and new videos."""
         if not self._open:
             return
         first = 0
@@ -74,20 +74,20 @@ class Trackers:
             step = row["global_step"]
             last = bisect_right(episodes, step, first, key=lambda episode: episode["global_step"])
             values, first = self._charts.values(row, episodes[first:last]), last
-            self._each("log", values, step, self._started + row["wall_seconds"])
+            self._call_each("log", values, step, self._started + row["wall_seconds"])
         for path, step in recorded_videos(self._folder):
-            if path not in self._films:
-                self._films.add(path)
-                self._each("log_video", path, step)
+            if path not in self._logged_videos:
+                self._logged_videos.add(path)
+                self._call_each("log_video", path, step)
 
     def finish(self) -> None:
         """Close the trackers, with the result of the run if it is complete."""
         self.log([], [])
         result = read_json(self._folder / "result.json") if is_complete(self._folder) else None
-        self._each("finish", result)
+        self._call_each("finish", result)
         self._open.clear()
 
-    def _each(self, method: str, *arguments: Any) -> None:
+    def _call_each(self, method: str, *arguments: Any) -> None:
         for name, tracker in list(self._open.items()):
             try:
                 getattr(tracker, method)(*arguments)

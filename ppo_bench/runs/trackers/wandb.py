@@ -43,20 +43,20 @@ class Wandb:
 
         experiment = folder.resolve().parent.name
         opened = wandb.init(
-            project=self.project or _unless_set("WANDB_PROJECT", "ppo_bench"),
+            project=self.project or _set_default_variable("WANDB_PROJECT", "ppo_bench"),
             entity=self.entity,
             mode=cast(Any, self.mode),
-            group=self.group or _unless_set("WANDB_RUN_GROUP", experiment),
+            group=self.group or _set_default_variable("WANDB_RUN_GROUP", experiment),
             tags=self.tags or None,
             notes=self.notes,
             job_type=self.job_type,
-            name=_unless_set("WANDB_NAME", f"{experiment}-{folder.name}"),
-            id=_unless_set("WANDB_RUN_ID", _run_id(folder)),
-            resume=cast(Any, _unless_set("WANDB_RESUME", "allow")),
-            dir=_unless_set("WANDB_DIR", str(folder)),
+            name=_set_default_variable("WANDB_NAME", f"{experiment}-{folder.name}"),
+            id=_set_default_variable("WANDB_RUN_ID", _run_id(folder)),
+            resume=cast(Any, _set_default_variable("WANDB_RESUME", "allow")),
+            dir=_set_default_variable("WANDB_DIR", str(folder)),
             config={key: run.get(key) for key in ("config", "versions", "git_commit", "hardware", "execution")},
             reinit="create_new",  # the seeds of one program have a run each
-            settings=wandb.Settings(console=cast(Any, _unless_set("WANDB_CONSOLE", "off"))),
+            settings=wandb.Settings(console=cast(Any, _set_default_variable("WANDB_CONSOLE", "off"))),
         )
         return WandbRun(opened)
 
@@ -99,7 +99,7 @@ class WandbRun:
             self._run.finish(exit_code=exit_code)
 
 
-def _unless_set(variable: str, value: str) -> str | None:
+def _set_default_variable(variable: str, value: str) -> str | None:
     """`value`; None, which leaves the setting to wandb, if the environment variable is set."""
     return None if os.environ.get(variable) else value
 

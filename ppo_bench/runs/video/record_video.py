@@ -18,8 +18,8 @@ SMALLEST_SIDE = 256
 
 
 def record_video(scene: Scene, player: Player, seed: int, path: Path) -> dict[str, Any]:
-    """Film the first episode of `player` into `path`; its return, length, frames, and frames per second."""
-    with mp4(path, scene.fps) as add:
+    """Record the first episode of `player` in `path`; its return, length, frames, and frames per second."""
+    with open_mp4(path, scene.fps) as add:
         env = RecordedEnv(scene, add)
         (episode,) = play(env, player, 1, seed)
     return {"frames": env.frames, "fps": scene.fps, "return": episode.episode_return, "length": episode.length}
@@ -58,7 +58,7 @@ class RecordedEnv:
 
 
 @contextmanager
-def mp4(path: Path, fps: int) -> Iterator[Callable[[np.ndarray], None]]:
+def open_mp4(path: Path, fps: int) -> Iterator[Callable[[np.ndarray], None]]:
     """A function that adds a frame, `[H, W, 3]` uint8, to a temporary file, which becomes `path` in the end."""
     import av  # in this process: an ffmpeg process would need a fork, which JAX's threads forbid
 

@@ -57,7 +57,7 @@ def open_scene(config: Config) -> Scene:
     asked = "video=true"
     require("av", "video", asked)
     try:
-        make = _maker(config)
+        make = _scene_maker(config)
     except ConfigError as error:
         # MuJoCo loads its drawing libraries on import; without them no environment can be made.
         hint = f"; {MUJOCO_NEEDS}" if re.search(r"GL|gl[A-Z]", str(error)) else ""
@@ -77,40 +77,40 @@ def open_scene(config: Config) -> Scene:
     return scene
 
 
-def _maker(config: Config) -> Callable[[], Scene]:
+def _scene_maker(config: Config) -> Callable[[], Scene]:
     """The function that makes the scene of a run. Raises `ConfigError` if the environment cannot be drawn."""
     env, backend, task = config.root.env, config.backend, config.task.with_one_env()
     if backend.name == "pettingzoo":
-        return functools.partial(_by_pettingzoo, task)
+        return functools.partial(_pettingzoo_scene, task)
     if gymnasium_id := env.id or env.ids.get("gymnasium"):
         named = replace(task, id=gymnasium_id)
         try:
             GymnasiumEnv(named, "sync").close()  # an error here has nothing to do with drawing
-            return functools.partial(_by_gymnasium, named)
+            return functools.partial(_gymnasium_scene, named)
         except ConfigError:
             if env.id is None or backend.name == "gymnasium":
                 raise  # else the id belongs to the run's backend, and gymnasium may not know it
     if envpool_id := env.ids.get("envpool") if env.id is None else env.id if "envpool" in backend.name else None:
-        return functools.partial(_by_envpool, replace(task, id=envpool_id))
+        return functools.partial(_envpool_scene, replace(task, id=envpool_id))
     env_shown = to_vector_env(make_env(backend, task))
     if _has_planes(env_shown):
-        return lambda: Scene(env_shown, _planes, FPS)
+        return lambda: Scene(env_shown, _draw_planes, FPS)
     env_shown.close()
     raise ConfigError(
         f"{task.id} cannot be drawn: neither gymnasium nor EnvPool offers it, and its observations are no pictures"
     )
 
 
-def _by_gymnasium(task: Task) -> Scene:
-    return _drawn(GymnasiumEnv(task, "sync", render_mode="rgb_array"), task)
+def _gymnasium_scene(task: Task) -> Scene:
+    return _scene_of(GymnasiumEnv(task, "sync", render_mode="rgb_array"), task)
 
 
-def _by_pettingzoo(task: Task) -> Scene:
+def _pettingzoo_scene(task: Task) -> Scene:
     drawn = replace(task, kwargs={**task.kwargs, "render_mode": "rgb_array"})
-    return _drawn(PettingZooEnv(drawn, "sync"), task)
+    return _scene_of(PettingZooEnv(drawn, "sync"), task)
 
 
-def _drawn(env: GymnasiumEnv | PettingZooEnv, task: Task) -> Scene:
+def _scene_of(env: GymnasiumEnv | PettingZooEnv, task: Task) -> Scene:
     return Scene(
         select_observations(env, task),
         lambda obs: env.render(),
@@ -118,7 +118,7 @@ def _drawn(env: GymnasiumEnv | PettingZooEnv, task: Task) -> Scene:
     )
 
 
-def _by_envpool(task: Task) -> Scene:
+def _envpool_scene(task: Task) -> Scene:
     env = EnvPoolEnv(task, num_threads=1, render_mode="rgb_array")
     return Scene(select_observations(env, task), lambda obs: env.render(), FPS)
 
@@ -128,7 +128,7 @@ def _has_planes(env: VectorEnv) -> bool:
     return space.dtype == np.bool_ and len(space.shape) == 3 and space.shape[-1] < len(COLOURS)
 
 
-def _planes(obs: np.ndarray) -> np.ndarray:
+def _draw_planes(obs: np.ndarray) -> np.ndarray:
     """The picture of one observation `[1, H, W, C]` bool: each field has the colour of the last object kind on it."""
     kinds = np.arange(1, obs.shape[-1] + 1)
     picture: np.ndarray = COLOURS[(obs[0] * kinds).max(-1)]

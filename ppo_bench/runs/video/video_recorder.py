@@ -1,6 +1,6 @@
 """Videos during a training: `evaluate ... video=true` of its checkpoints, in processes that cannot change or fail it.
 
-Training waits for a film, so that the two do not share the processor and the checkpoint is not removed meanwhile.
+Training waits for a video, so that the two do not share the processor and the checkpoint is not removed meanwhile.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from ppo_bench.common.errors import reason
 from ppo_bench.common.progress import print_status
 
 LONGEST_SECONDS = 600.0
-"""Maximum time that training waits for a film, in seconds."""
+"""Maximum time that training waits for a video, in seconds."""
 POLL_SECONDS = 0.1
 EVALUATE_OVERRIDES = ("video=true", "episodes=1", "greedy=false", "precision=float32", "device=cpu")
 """Overrides of the evaluation: sampled actions as in training, and on the CPU, as training may need all of a GPU."""
 
 
 class VideoRecorder:
-    """The films of one run. A film that fails causes a warning and is the last one."""
+    """The videos of one run. A video that fails causes a warning and is the last one."""
 
     def __init__(self, every_episodes: int, episodes: int) -> None:
-        """`episodes` is the number of training episodes so far; with `every_episodes=0` nothing is filmed."""
+        """`episodes` is the number of training episodes so far; with `every_episodes=0` nothing is recorded."""
         self._every, self._last = every_episodes, episodes
 
     def record(self, checkpoint: Path, episodes: int, stop: Sequence[int]) -> float:
-        """Film the policy of `checkpoint`, written after `episodes`, if a film is due; the seconds taken.
+        """Record the policy of `checkpoint`, written after `episodes`, if a video is due; the seconds taken.
 
         Stops as soon as `stop` is not empty.
         """
@@ -45,7 +45,7 @@ class VideoRecorder:
             why = str(error)
         if why and not stop:
             self._every = 0
-            print_status(f"warning: no film after {episodes} episodes, and none from now on: {why}")
+            print_status(f"warning: no video after {episodes} episodes, and none from now on: {why}")
         return time.perf_counter() - started
 
 

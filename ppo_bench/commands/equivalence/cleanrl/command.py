@@ -35,7 +35,7 @@ from ppo_bench.common.progress import print_status
 from ppo_bench.common.values import digest
 from ppo_bench.configuration.config import Config
 from ppo_bench.mathematics.arrays import Arrays, Tree, select_prefix
-from ppo_bench.mathematics.normalize import ActionBounds
+from ppo_bench.mathematics.distributions import ActionBounds
 
 EXACT = 1e-10
 """Tolerance of all that is compared in float64. In coarser precisions only actions and parameters are within one, that

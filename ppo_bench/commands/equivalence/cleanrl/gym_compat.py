@@ -90,7 +90,7 @@ class VectorEnv(SyncVectorEnv):
             sums, ended = info["episode"], np.flatnonzero(info["_episode"])
             info["final_info"] = [{"episode": {"r": sums["r"][k], "l": sums["l"][k]}} for k in ended]
         if script.training_spec.network.carry and was_reset.any() and script.uses("resets"):
-            terminated = terminated | was_reset  # so that an episode's first observation clears the memory, too
+            terminated = terminated | was_reset  # so that an episode's first observation clears the carry, too
         return self._wrappers.observations(obs), reward, terminated, truncated, info
 
 

@@ -30,7 +30,7 @@ NEUTRALISED = {
     "ddof": "advantages are normalised by the population's standard deviation",
     "clip-eps": "gradients are clipped without the 1e-6 in the denominator of clip_grad_norm_",
     "resets": "a reset is a step of its own, which minibatches leave out where ppo.mask_resets is true, and statistics "
-    "of rewards; it clears a memory once more",
+    "of rewards; it clears the carry once more",
     "reward-rule": "NormalizeReward adds an episode's last reward before it forgets the sum, at time limits too",
     "reward-f32": "rewards are rounded to float32 before and after they are normalised",
     "action-f32": "actions of floats are rounded to float32 for the environment",

@@ -114,7 +114,7 @@ def _supply_permutations(script: TorchScript) -> None:
     def randperm(original: Any, size: int, device: Any = None) -> Any:
         return permutation(script, size).astype(np.int64).view(Indices)
 
-    if script.training_spec.network.sequences:
+    if script.training_spec.network.learns_from_sequences:
         script.when_built.append(lambda: _take_whole_sequences(script))
 
 
