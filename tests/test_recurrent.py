@@ -26,7 +26,7 @@ from ppo_bench.networks.torch.ops import TorchOps
 from ppo_bench.networks.torch.recurrence import recur
 from tests.refusals import assert_one_line
 from tests.runners import ACTING, problem_for, runner_for
-from tests.scenes import Endings, Ends
+from tests.scenes import Ends
 
 STEPS, ROWS, INPUTS, UNITS = 7, 3, 5, 4
 DOUBLES = torch.float64, torch.float64
@@ -134,25 +134,6 @@ def test_bytes_are_divided_where_they_enter(hidden_sizes: list[int]) -> None:
     expected, expected_values, _ = of_floats.forward(ops, params, obs / 255, carry, start)
     torch.testing.assert_close(head[0], expected[0])
     torch.testing.assert_close(values, expected_values)
-
-
-@pytest.mark.parametrize("framework", ACTING)
-@pytest.mark.parametrize("name", ["lstm", "gru"])
-def test_the_first_update_begins_with_the_policy_of_the_rollout(name: str, framework: str) -> None:
-    """Recomputed log-probabilities are the rollout's: with one minibatch its ratio is 1, so that the policies' distance
-    is 0. Episodes end in the middle, with the last step, by time limits and by lost lives."""
-    scenes = Endings(spaces.Box(-9, 9, (INPUTS,), np.float32), spaces.Discrete(3), 16)
-    words = [f"network={name}", "precision=float64", "ppo.num_steps=16", "ppo.update_epochs=1"]
-    spec = problem_for(scenes, 10, [*words, "ppo.num_minibatches=1", "ppo.learning_rate=1e-2"])
-    runner = runner_for(framework, spec)
-    state = runner.init(1)
-    for _ in range(3):  # each from the carry and the parameters that the one before has left
-        state, metrics, _ = runner.step(state)
-        assert abs(metrics["old_approx_kl"]) < 1e-12
-        assert abs(metrics["approx_kl"]) < 1e-12
-        assert metrics["clip_fraction"] == 0
-        assert metrics["gradient_norm"] > 1e-3
-    runner.close()
 
 
 def logistic(x: np.ndarray) -> np.ndarray:

@@ -150,8 +150,8 @@ COMBINED += ["bools", "nature_cnn, forces", "unclipped values", "raw advantages"
 COMBINED += ["rnd, as CleanRL"]
 EAGER = [name for name in CASES if name.startswith("auto") or name in COMBINED]
 """Those of which others execute every part: in PyTorch, operation by operation, alone."""
-COMPILED = ["rnd", "normalized", "rules", "gru", "lstm_cnn", "trxl"]
-"""Cases of torch_compile, one for each kind of graph: it takes 10 s for each."""
+COMPILED = ["normalized", "rules", "lstm_cnn", "trxl", "rnd"]
+"""Cases of torch_compile, one for each kind of graph. It takes 10 s for each, so all but the first are slow."""
 
 
 @pytest.fixture(autouse=True)
@@ -219,7 +219,7 @@ def compared(framework: str, case: Case, algorithm: type[Ppo] | None = None) -> 
 @pytest.mark.parametrize(
     ("framework", "name"),
     [
-        (framework, name)
+        pytest.param(framework, name, marks=[pytest.mark.slow] * (framework == "torch_compile" and name != COMPILED[0]))
         for framework in FRAMEWORKS
         for name in CASES
         if (name not in EAGER or framework == "torch_eager") and (name in COMPILED or framework != "torch_compile")
