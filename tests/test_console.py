@@ -94,8 +94,5 @@ def test_the_program_lists_its_commands() -> None:
 def test_bash_completes_commands_groups_and_choices() -> None:
     assert completed("ppo-bench eq") == ["equivalence"]
     assert completed("ppo-bench train env=hop") == ["env=hopper"]
-    assert completed("ppo-bench ppo.lear") == ["ppo.learning_rate="]
     assert completed("ppo-bench bench comp") == ["compare"]
-    assert completed("ppo-bench bench env=hop") == ["env=hopper"]
-    for words in ("export outp", "bench compare out"):  # where bash itself completes files
-        assert completed(f"ppo-bench {words}") == []
+    assert completed("ppo-bench export outp") == []  # where bash itself completes files
