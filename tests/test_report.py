@@ -92,11 +92,12 @@ def test_speeds_and_speedups_are_those_of_the_runs(
     assert abs(turned * found["cartpole", "jax_xla", "speedup_steady_sps"][0] - 1) < 1e-12
 
 
-def test_the_same_runs_give_the_same_bytes(sweep: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_same_runs_give_the_same_bytes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write_sweep(tmp_path / "o", ("cartpole",), seeds=2)
     for name in ("a", "b"):
-        assert report(capfd, sweep, "--out", tmp_path / name, "--png")[0] == 0
+        assert report(capfd, tmp_path / "o", "--out", tmp_path / name, "--png")[0] == 0
     files = [path.relative_to(tmp_path / "a") for path in (tmp_path / "a").rglob("*.*")]
-    assert len(files) > 30
+    assert len(files) > 20
     for path in files:
         assert (tmp_path / "a" / path).read_bytes() == (tmp_path / "b" / path).read_bytes(), path
 
@@ -227,6 +228,7 @@ def test_the_report_imports_nothing_that_trains() -> None:
     assert process.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_many_runs_take_little_time_and_memory(tmp_path: Path) -> None:
     """A twentieth of 1,000 runs of 2,000 rows, which have 30 s and 2 GB."""
     runs = write_sweep(tmp_path / "o", ("cartpole", "acrobot", "pong"), seeds=6, iterations=2000)
