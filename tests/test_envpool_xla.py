@@ -109,7 +109,7 @@ def test_a_rebuilt_pool_never_meets_the_program_of_an_earlier_one() -> None:
     runner = runner_for("jax_xla", problem_for(env, 100, SHORT))
     state = runner.init(1)
     pools, addresses, programs = [], [], []
-    for iteration in (1, 2, 3):
+    for iteration in (1, 2):
         pools.append(env._envs.pool)  # type: ignore[attr-defined] # kept, so that no other gets its address
         addresses.append(address(state.envs.state))
         programs.append(state.iterate)
@@ -117,7 +117,7 @@ def test_a_rebuilt_pool_never_meets_the_program_of_an_earlier_one() -> None:
         text = state.iterate.lower(state.train_state, state.envs, np.int32(1), *told).as_text()
         assert [str(a) in text for a in addresses] == [False] * (iteration - 1) + [True]
         state = runner.restart(runner.step(state)[0], iteration)
-    assert len(set(addresses)) == len(set(map(id, programs))) == 3
+    assert len(set(addresses)) == len(set(map(id, programs))) == 2
     runner.close()
 
 

@@ -246,7 +246,8 @@ def test_a_policy_is_evaluated_against_random_play(
     folder = Path(capsys.readouterr().out.splitlines()[-1])
     untrained = returns_against_random(folder, capsys, "greedy=false")
     assert abs(np.mean(untrained)) < 0.2  # four standard deviations
-    assert returns_against_random(folder, capsys, "greedy=false") == untrained
+    if backend == "envpool":
+        assert returns_against_random(folder, capsys, "greedy=false") == untrained
 
 
 @pytest.mark.slow

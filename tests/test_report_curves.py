@@ -62,7 +62,7 @@ def test_a_framework_without_a_finished_run_is_in_no_comparison_of_speeds(
 ) -> None:
     write_sweep(tmp_path / "o", ("cartpole",), ("torch_eager",), seeds=2)
     write_run(tmp_path / "o", "cartpole", "jax_xla", 1, 50, finished=False, changes={"config.total_timesteps": 102_400})
-    report(capfd, tmp_path / "o", "--png")
+    report(capfd, tmp_path / "o")
     assert {framework for _, framework, _ in aggregates(tmp_path / "o" / "report")} == {"torch_eager"}
 
 
