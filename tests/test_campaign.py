@@ -65,6 +65,7 @@ def test_a_sweep_without_m_is_one_line_and_trains_nothing(capsys: pytest.Capture
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_sweep_runs_what_is_left_to_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     words = ["experiment=campaign/classic", "seed=1", "env=cartpole", "framework=torch_eager"]
     small = ["ppo.num_envs=2", "ppo.num_steps=32", "total_timesteps=128", "device=cpu", f"outputs={tmp_path}"]

@@ -115,6 +115,7 @@ def test_an_error_that_is_not_the_users_keeps_its_traceback() -> None:
         exit_code(without_a_file, [])
 
 
+@pytest.mark.slow
 def test_without_a_home_compiled_programs_are_kept_beside_the_runs(tmp_path: Path) -> None:
     words = ["framework=jax_xla", "device=cpu", "ppo.num_envs=2", "ppo.num_steps=8", "ppo.num_minibatches=1"]
     run = subprocess.run(

@@ -70,6 +70,7 @@ def test_wrong_input_is_one_line(capsys: pytest.CaptureFixture[str], words: list
     assert line in said[0]
 
 
+@pytest.mark.slow
 def test_the_program_finds_modules_in_the_current_folder(tmp_path: Path) -> None:
     """As `python -m ppo_bench` does; a word that begins with ~ trains, too."""
     (tmp_path / "mine.py").write_text("from ppo_bench.algorithms.ppo import Ppo\nclass Mine(Ppo): pass\n")
@@ -91,6 +92,7 @@ def test_the_program_lists_its_commands() -> None:
     assert [line.split()[0] for line in ended.stdout.splitlines()[2:]] == list(COMMANDS)
 
 
+@pytest.mark.slow
 def test_bash_completes_commands_groups_and_choices() -> None:
     assert completed("ppo-bench eq") == ["equivalence"]
     assert completed("ppo-bench train env=hop") == ["env=hopper"]

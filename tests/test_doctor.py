@@ -216,6 +216,7 @@ def test_what_is_hidden_has_the_line_that_fixes_it(
     assert machine.summary.startswith("The default run will fail. Fix:" if code else "The default run can run")
 
 
+@pytest.mark.slow
 def test_older_versions_programs_on_path_and_the_cores_of_the_process_are_seen(tmp_path: Path) -> None:
     machine = Machine(tmp_path / "venv")
     (info,) = machine.site.glob("optax-*.dist-info")

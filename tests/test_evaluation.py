@@ -132,6 +132,7 @@ def test_seconds_of_evaluations_are_in_no_time(
     assert times == sorted(times)
 
 
+@pytest.mark.slow
 def test_stopped_in_an_evaluation_it_goes_on_as_if_nothing_had_been(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -215,7 +216,7 @@ class Waits(gymnasium.Env[Any, Any]):
 gymnasium.register("Waits-v0", "tests.test_evaluation:Waits")
 
 
-@pytest.mark.parametrize("vectorization", ["sync", "async"])
+@pytest.mark.parametrize("vectorization", ["sync", pytest.param("async", marks=pytest.mark.slow)])
 def test_numbers_of_info_are_kept_with_episodes(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, vectorization: str
 ) -> None:

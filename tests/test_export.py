@@ -89,6 +89,7 @@ def test_the_card_has_the_returns_and_the_command(eager: Path, an_export: Path) 
     assert "checkpoint.load=DIR" in further
 
 
+@pytest.mark.slow
 def test_an_evaluation_and_its_film_are_shown_rather_than_training(run: Path, tmp_path: Path) -> None:
     (run / "evaluations").mkdir()
     earlier, later = (run / "evaluations" / f"iteration_{number}-film.mp4" for number in ("00000001", "99999999"))

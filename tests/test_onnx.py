@@ -71,7 +71,9 @@ def played(run: Path, steps: int = STEPS) -> list[tuple[np.ndarray, np.ndarray, 
     return found
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize(
+    "policy", ["an LSTM", *(pytest.param(name, marks=pytest.mark.slow) for name in POLICIES if name != "an LSTM")]
+)
 def test_onnxruntime_computes_what_the_policy_does(policy: str, tmp_path: Path) -> None:
     run = trained(tmp_path, *POLICIES[policy], *SMALL)
     assert exit_code(main, [str(run), "--onnx", "--out", str(tmp_path / "export")]) == 0

@@ -75,6 +75,7 @@ def test_a_sweep_with_changed_code_trains_again(own: Path) -> None:
     assert len(trained(own, "-m", "seed=1")) == 2
 
 
+@pytest.mark.slow
 def test_the_report_keeps_seeds_of_changed_code_apart(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trained(own, "seed=1")
     (own / "signs.py").write_text("SIGN = -1.0\n")

@@ -15,6 +15,8 @@ from ppo_bench.common.cli import exit_code
 from tests.synthetic import write_run
 from tests.training import ROOT
 
+pytestmark = pytest.mark.slow
+
 DOCS = ROOT / "docs"
 
 
@@ -38,7 +40,6 @@ def verdicts(docs: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-@pytest.mark.slow
 def test_what_is_committed_is_what_the_command_makes(tmp_path: Path) -> None:
     shutil.copytree(DOCS, tmp_path / "docs")
     for path in (tmp_path / "docs" / "results").glob("*.svg"):

@@ -184,7 +184,9 @@ def test_wrong_input_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[st
         assert_one_line(capfd.readouterr().err, fragment)
 
 
-@pytest.mark.parametrize("backend", ["gymnasium", "envpool", "envpool_xla", "device"])
+@pytest.mark.parametrize(
+    "backend", ["gymnasium", "envpool", pytest.param("envpool_xla", marks=pytest.mark.slow), "device"]
+)
 def test_components_are_selected_on_every_backend(backend: str, tmp_path: Path) -> None:
     framework = "jax_xla" if backend in ("envpool_xla", "device") else "torch_eager"
     words = ["env=cartpole_masked", f"backend={backend}", f"framework={framework}", "ppo.num_envs=4", "device=cpu"]

@@ -196,6 +196,7 @@ def test_runs_without_an_end_or_an_episode_are_reported_on(tmp_path: Path, capfd
     ]
 
 
+@pytest.mark.slow
 def test_many_settings_of_one_framework_are_shown_together(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for k in range(70):
         changes = {"config.ppo.learning_rate": k / 1000}

@@ -152,6 +152,13 @@ EAGER = [name for name in CASES if name.startswith("auto") or name in COMBINED]
 """Those of which others execute every part: in PyTorch, operation by operation, alone."""
 COMPILED = ["normalized", "rules", "lstm_cnn", "trxl", "rnd"]
 """Cases of torch_compile, one for each kind of graph. It takes 10 s for each, so all but the first are slow."""
+LONG = ["trxl, gated", "trxl, frames", "rnd, frames", "rnd, lstm", "auto, screens", "auto, frames", "auto, sights"]
+"""Cases of seconds whose parts others have, too."""
+
+
+def is_slow(framework: str, name: str) -> bool:
+    """Whether a case is left to `make test-slow`."""
+    return name in LONG or (framework == "torch_compile" and name != COMPILED[0])
 
 
 @pytest.fixture(autouse=True)
@@ -219,7 +226,7 @@ def compared(framework: str, case: Case, algorithm: type[Ppo] | None = None) -> 
 @pytest.mark.parametrize(
     ("framework", "name"),
     [
-        pytest.param(framework, name, marks=[pytest.mark.slow] * (framework == "torch_compile" and name != COMPILED[0]))
+        pytest.param(framework, name, marks=[pytest.mark.slow] * is_slow(framework, name))
         for framework in FRAMEWORKS
         for name in CASES
         if (name not in EAGER or framework == "torch_eager") and (name in COMPILED or framework != "torch_compile")
