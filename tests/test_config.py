@@ -107,12 +107,14 @@ def test_a_folder_may_begin_at_home_and_have_any_name() -> None:
         assert load_config([word]).run_folder.is_relative_to(folder)
 
 
-@pytest.mark.parametrize("name", [field.name for field in fields(Hyperparameters)])
-def test_every_hyperparameter_makes_another_experiment(name: str) -> None:
-    needed = {"final_ent_coef": "ppo.anneal_timesteps=4096", "adaptive_kl": "ppo.anneal_lr=false"}
-    beside = [needed[name]] if name in needed else []
-    value = 4096 if name == "anneal_timesteps" else changed(CLASSIC[name])
-    assert experiment_folder(*beside, f"ppo.{name}={value}") != experiment_folder(*beside)
+def test_every_hyperparameter_makes_another_experiment() -> None:
+    """The folder's hash is that of `identity`, in which each of them is, with another value."""
+    names = [field.name for field in fields(Hyperparameters)]
+    values = {name: changed(CLASSIC[name]) for name in names} | {"anneal_timesteps": 4096}
+    usual, others = load_config([]), load_config([f"ppo.{name}={value}" for name, value in values.items()])
+    assert usual.run_folder != others.run_folder
+    for name in names:
+        assert others.identity["ppo"][name] != usual.identity["ppo"].get(name), name
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,7 @@ def test_every_command_has_its_own_help(capsys: pytest.CaptureFixture[str], name
     assert "python -m ppo_bench" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_run_and_a_sweep_are_those_of_the_module(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     small = ["ppo.num_envs=2", "ppo.num_steps=32", "total_timesteps=128", "device=cpu", f"outputs={tmp_path}"]
     folders = []

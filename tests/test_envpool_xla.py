@@ -131,6 +131,7 @@ def test_a_pool_is_closed_once_no_program_steps_it() -> None:
     assert last.is_ready()
 
 
+@pytest.mark.slow
 def test_restarts_share_the_programs_of_addresses_that_are_taken_again() -> None:
     env = in_program(CARTPOLE)
     runner = runner_for("jax_xla", problem_for(env, 100, SHORT))

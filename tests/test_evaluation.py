@@ -262,6 +262,7 @@ def test_names_that_no_episode_tells_are_warned_of(capsys: pytest.CaptureFixture
     assert re.search(r"none of \d+ episodes has told sped$", warnings[0])
 
 
+@pytest.mark.slow
 def test_gymnasium_and_envpool_tell_the_same_of_hopper(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     words = ["env=hopper", "env.info=[x_position]", "ppo.num_minibatches=4"]
     for backend in ("gymnasium", "envpool"):

@@ -141,6 +141,7 @@ def test_an_exported_run_is_evaluated_wherever_it_lies(run: Path, an_export: Pat
     assert ppo_bench.load(folder).evaluate(5).tolist() == ppo_bench.load(run).evaluate(5).tolist()
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_from_an_exported_one_as_from_its_own_folder(run: Path, an_export: Path, tmp_path: Path) -> None:
     folder = an_export
     more = [*CARTPOLE, "total_timesteps=2560"]

@@ -38,8 +38,14 @@ def env_of(game: str, backend: str, rows: int) -> VectorEnv:
     return to_vector_env(config.backend.make(config.task))
 
 
-@pytest.mark.parametrize("backend", ["envpool", "device"])
-@pytest.mark.parametrize("game", GAMES)
+@pytest.mark.parametrize(
+    ("game", "backend"),
+    [
+        *((game, "envpool") for game in GAMES),
+        ("othello", "device"),
+        *(pytest.param(game, "device", marks=pytest.mark.slow) for game in GAMES if game != "othello"),
+    ],
+)
 def test_every_game_keeps_the_contract(game: str, backend: str) -> None:
     findings = check_contract(lambda: env_of(game, backend, 6), 200)
     assert {finding.rule: finding.evidence for finding in findings if not finding.holds} == {}

@@ -78,7 +78,7 @@ def made(env_id: str, num_envs: int = 2, **kwargs: Any) -> DynamicsEnv:
     return DeviceBackend("device").make(Task("own", env_id, num_envs, kwargs=kwargs))
 
 
-@pytest.mark.parametrize("env_id", [PENDULUM, BREAKOUT, LAKE])
+@pytest.mark.parametrize("env_id", [PENDULUM, pytest.param(BREAKOUT, marks=pytest.mark.slow), LAKE])
 def test_an_environment_is_stepped_as_it_steps_itself(env_id: str) -> None:
     env, seeds = made(env_id), [5, 6]
     result = env.reset(seeds)
@@ -114,6 +114,7 @@ def test_the_default_generator_of_jax_changes_nothing() -> None:
     assert_array_equal(*np.asarray(shown))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env_id", [PENDULUM, BREAKOUT])
 def test_it_keeps_the_contract(env_id: str) -> None:
     findings = check_contract(lambda: made(env_id, 4), 400)

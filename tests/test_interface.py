@@ -69,6 +69,7 @@ def test_a_listener_has_each_row_and_what_it_raises_ends_the_training(run: Path,
     assert learnt(folder) == learnt(run)
 
 
+@pytest.mark.slow
 def test_a_listener_hears_all_runs_of_a_program_and_its_time_counts_nowhere(tmp_path: Path) -> None:
     heard = []
 

@@ -179,6 +179,7 @@ def test_mean_speeds_stand_beside_steady_ones(tmp_path: Path, capfd: pytest.Capt
     assert f"returns leave out the episodes that restarts of the environments cut: {cut} (20% of its steps" in errors
 
 
+@pytest.mark.slow
 def test_runs_without_an_end_or_an_episode_are_reported_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write_run(tmp_path / "o", finished=False)
     silent = write_run(tmp_path / "o", "acrobot")

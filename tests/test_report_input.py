@@ -136,6 +136,7 @@ def test_two_runs_with_one_identity_are_named_and_the_finished_one_is_kept(
 NASTY = "</script><script>alert('x')</script>\"'&|$x^2$"
 
 
+@pytest.mark.slow
 def test_names_with_markup_are_escaped(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     outputs = tmp_path / "o[1]*'q"
     for framework in ("torch_eager", NASTY):
@@ -177,6 +178,7 @@ def test_an_older_report_is_replaced_and_anything_else_is_not(
     assert_one_line(errors, "is a file")
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_leaves_the_older_report_and_nothing_half_written(
     sweep: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

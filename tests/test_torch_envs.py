@@ -92,6 +92,7 @@ def test_an_exported_state_goes_on_as_the_one_it_came_from() -> None:
     assert runner.episode_lengths(state).shape == (4,)
 
 
+@pytest.mark.slow
 def test_a_run_is_trained_evaluated_and_loaded_by_another_framework(tmp_path: Path) -> None:
     """Its evaluations are those of the JAX program's run, whose parameters are the same."""
     words = [*SMALL, "env=cartpole", "total_timesteps=4096", "checkpoint.every_iterations=4"]
@@ -106,6 +107,7 @@ def test_a_run_is_trained_evaluated_and_loaded_by_another_framework(tmp_path: Pa
     assert len(rows(trained(tmp_path / "loaded", *again))) == 4
 
 
+@pytest.mark.slow
 def test_jax_is_not_needed() -> None:
     program = (
         "import sys; sys.modules['jax'] = None\n"

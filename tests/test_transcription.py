@@ -147,7 +147,7 @@ CASES = {
 }
 COMBINED = ["limits are ends", "resets are learnt", "as CleanRL", "lstm, as CleanRL", "unclipped gradients"]
 COMBINED += ["bools", "nature_cnn, forces", "unclipped values", "raw advantages", "rules, resets are learnt"]
-COMBINED += ["rnd, as CleanRL"]
+COMBINED += ["rnd, as CleanRL", "rectifiers", "normalised", "switches"]
 EAGER = [name for name in CASES if name.startswith("auto") or name in COMBINED]
 """Those of which others execute every part: in PyTorch, operation by operation, alone."""
 COMPILED = ["normalized", "rules", "lstm_cnn", "trxl", "rnd"]
