@@ -120,9 +120,6 @@ def test_every_hyperparameter_makes_another_experiment() -> None:
 @pytest.mark.parametrize(
     "override",
     [
-        "total_timesteps=1024",
-        "precision=float64",
-        "network.hidden_sizes=[8]",
         "framework.num_threads=2",
         "backend=envpool",
         "env.id=CartPole-v0",

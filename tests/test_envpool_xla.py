@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from ppo_bench.commands.check import offered
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import Atari, GraphEnv, Task, VectorEnv
@@ -24,6 +23,7 @@ from ppo_bench.runners.base import Episode
 from ppo_bench.runners.program_runner import ProgramRunner
 from tests.processes import TRAIN
 from tests.runners import composed, problem_for, runner_for
+from tests.test_config import OFFERED
 from tests.training import ENVIRONMENT
 
 CARTPOLE = Task("cartpole", "CartPole-v1", 4)
@@ -179,9 +179,10 @@ def test_training_sees_the_same_episodes_as_on_the_host() -> None:
     assert len(expected) > 100
 
 
+@pytest.mark.slow
 def test_it_is_offered_wherever_envpool_is() -> None:
     ids = {
-        kind: {(env, env_id) for env, backend, env_id in offered() if backend == kind}
+        kind: {(env, env_id) for env, backend, env_id in OFFERED if backend == kind}
         for kind in ("envpool", "envpool_xla")
     }
     assert len(ids["envpool_xla"]) > 50

@@ -136,6 +136,7 @@ def test_a_tracker_of_the_user_is_no_part_of_the_identity(tmp_path: Path, monkey
     assert load_config(["+tracker.mine._target_=mytrack.Mine"]).identity == load_config([]).identity
 
 
+@pytest.mark.slow
 def test_slurm_finds_modules_in_the_current_folder_as_its_jobs_do(own: Path) -> None:
     command = [sys.executable, str(ROOT / "launch" / "slurm.py"), "--dry-run", *WORDS]
     ended = subprocess.run(command, cwd=own, env=ENVIRONMENT, capture_output=True, text=True, check=True)

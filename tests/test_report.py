@@ -92,6 +92,7 @@ def test_speeds_and_speedups_are_those_of_the_runs(
     assert abs(turned * found["cartpole", "jax_xla", "speedup_steady_sps"][0] - 1) < 1e-12
 
 
+@pytest.mark.slow
 def test_the_same_runs_give_the_same_bytes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write_sweep(tmp_path / "o", ("cartpole",), seeds=2)
     for name in ("a", "b"):
