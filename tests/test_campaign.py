@@ -49,7 +49,7 @@ def test_every_run_of_the_campaign_has_a_configuration_and_a_folder_of_its_own(n
     jobs = sweep_jobs([f"experiment=campaign/{name}"])
     envs = {word.removeprefix("env=") for job in jobs for word in job if word.startswith("env=")}
     assert envs <= {path.stem for path in (CONF / "env").glob("*.yaml")}
-    configs = [load_config([*job, "device=cpu"]) for job in jobs[:: max(1, len(jobs) // 5)]]
+    configs = [load_config([*job, "device=cpu"]) for job in (jobs[0], jobs[-1])]
     folders = [folder for config in configs for folder in config.folders]
     assert len(set(folders)) == len(folders) > 1
     assert {config.root.name.partition("/")[0] for config in configs} == {"campaign"}

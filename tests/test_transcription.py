@@ -152,7 +152,18 @@ EAGER = [name for name in CASES if name.startswith("auto") or name in COMBINED]
 """Those of which others execute every part: in PyTorch, operation by operation, alone."""
 COMPILED = ["normalized", "rules", "lstm_cnn", "trxl", "rnd"]
 """Cases of torch_compile, one for each kind of graph. It takes 10 s for each, so all but the first are slow."""
-LONG = ["trxl, gated", "trxl, frames", "rnd, frames", "rnd, lstm", "auto, screens", "auto, frames", "auto, sights"]
+LONG = [
+    "combined",
+    "lstm_cnn",
+    "rnd, rnd_cnn",
+    "trxl, gated",
+    "trxl, frames",
+    "rnd, frames",
+    "rnd, lstm",
+    "auto, screens",
+    "auto, frames",
+    "auto, sights",
+]
 """Cases of seconds whose parts others have, too."""
 
 
