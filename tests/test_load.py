@@ -83,10 +83,9 @@ def test_what_the_loaded_run_had_otherwise_is_said(
     [
         [],
         ["network=lstm"],
-        ["network=trxl", "network.dim=16", "network.memory=8"],
         ["algorithm=rnd", "algorithm.features=16", "algorithm.warm_up_iterations=2"],
     ],
-    ids=["plain", "memory", "transformer", "exploration"],
+    ids=["plain", "memory", "exploration"],
 )
 def test_every_framework_goes_on_with_anothers_memory_and_algorithm(words: list[str], tmp_path: Path) -> None:
     frameworks = ACTING if words else FRAMEWORKS  # compiled by PyTorch once
