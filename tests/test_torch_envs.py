@@ -40,7 +40,7 @@ CASES = {
     "mountain_car": ("env=mountain_car_continuous", "ppo.num_steps=1024", "ppo.num_envs=2"),
     "acrobot": ("env=acrobot", "ppo.num_steps=512"),
     "proof_of_memory": ("env=proof_of_memory", "network=lstm"),
-    "rnd": ("env=deep_sea", "algorithm=rnd", "algorithm.warm_up_iterations=2"),
+    "rnd": ("env=deep_sea", "algorithm=rnd", "algorithm.warm_up_iterations=2", "algorithm.features=16"),
 }
 TRAINED = ("normalized", "gru", "pendulum", "rnd")
 """Cases whose trainings are compared: tests/test_dynamics.py compares every environment step by step."""
