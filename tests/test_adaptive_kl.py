@@ -55,7 +55,9 @@ def schedule(first: float, divergences: list[float], target: float = 0.01) -> li
     return rates
 
 
-@pytest.mark.parametrize(("first", "target"), [(1e-4, 0.01), (1e-3, 1e-4)], ids=["rises", "falls"])
+@pytest.mark.parametrize(
+    ("first", "target"), [(1e-4, 0.01), pytest.param(1e-3, 1e-4, marks=pytest.mark.slow)], ids=["rises", "falls"]
+)
 def test_every_framework_follows_the_schedule_and_they_agree(first: float, target: float) -> None:
     found = []
     for framework, backend in [*((name, "gymnasium") for name in ACTING), ("jax_xla", "device")]:

@@ -112,6 +112,7 @@ def test_breakout_is_the_same_on_envpool() -> None:
     assert met["rewards"] >= 10
 
 
+@pytest.mark.slow
 def test_pong_is_the_same_on_envpool() -> None:
     met = assert_same_play("Pong", 3000)
     assert met["games"] >= 2
@@ -119,6 +120,7 @@ def test_pong_is_the_same_on_envpool() -> None:
     assert met["rewards"] >= 40
 
 
+@pytest.mark.slow
 def test_beam_rider_is_the_same_on_envpool() -> None:
     met = assert_same_play("BeamRider", 2000)
     assert met["games"] >= 1

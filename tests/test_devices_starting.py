@@ -36,7 +36,7 @@ def interrupted(command: list[str], seconds: float) -> None:
     assert error.strip().splitlines()[-1].startswith("ppo_bench: stopped")
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.002, 1.5])
+@pytest.mark.parametrize("seconds", [0.0, 1.5])
 def test_ctrl_c_while_the_ranks_start_is_one_line(seconds: float, tmp_path: Path) -> None:
     interrupted([*command([]), *TWO, f"outputs={tmp_path}"], seconds)
 

@@ -78,9 +78,8 @@ def test_trajectories_are_equal_to_the_last_bit(dynamics: PortableDynamics, libr
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dynamics", [Acrobot(), Pendulum()], ids=names)
+@pytest.mark.parametrize("dynamics", ALL, ids=names)
 def test_compiled_by_pytorch_they_are_equal_too(dynamics: PortableDynamics) -> None:
-    """The longest formulas; tests/test_torch_envs.py trains with each of the others compiled."""
     actions = actions_of(dynamics)
     compare(dynamics, actions, in_torch(dynamics, actions, True))
 

@@ -182,9 +182,10 @@ def test_worker_processes_do_not_change_the_play() -> None:
 
 
 @pytest.mark.parametrize("reward_clip", [True, False])
-def test_rewards_are_clipped_to_their_sign_only_where_the_task_says_so(make: Make, reward_clip: bool) -> None:
-    env_id = "MsPacman-v5" if make is BACKENDS["envpool"] else "MsPacmanNoFrameskip-v4"
-    env = make(Task("ms_pacman", env_id, 4, Atari(episodic_life=False, reward_clip=reward_clip)))
+@pytest.mark.parametrize("backend", ["gymnasium-sync", "envpool"])
+def test_rewards_are_clipped_to_their_sign_only_where_the_task_says_so(backend: str, reward_clip: bool) -> None:
+    env_id = "MsPacman-v5" if backend == "envpool" else "MsPacmanNoFrameskip-v4"
+    env = BACKENDS[backend](Task("ms_pacman", env_id, 4, Atari(episodic_life=False, reward_clip=reward_clip)))
     steps = random_play(env)
     raw = np.stack([step.raw_reward for step in steps])
     assert raw.max() == 10  # a pellet

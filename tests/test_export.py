@@ -24,13 +24,19 @@ from ppo_bench.configuration.load import load_config, recorded_config
 from ppo_bench.runners import checkpoint
 from tests.evaluations import CARTPOLE, RUNS, config_with, evaluated, played
 from tests.refusals import assert_one_line
-from tests.runners import ACTING, FRAMEWORKS
+from tests.runners import ACTING
 from tests.training import trained
 
 
 def exported(run: Path, out: Path) -> Path:
     assert exit_code(main, [str(run), "--out", str(out)]) == 0
     return out
+
+
+@pytest.fixture(scope="module")
+def an_export(eager: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An export of `eager`; not to be changed."""
+    return exported(eager, tmp_path_factory.mktemp("exports") / "export")
 
 
 def front_matter(folder: Path) -> Any:
@@ -64,8 +70,8 @@ def test_the_folder_is_what_the_run_is(run: Path, tmp_path: Path, capsys: pytest
     assert recorded_config(about["config"], {}).identity == recorded_config(recorded["config"], {}).identity
 
 
-def test_the_card_has_the_returns_and_the_command(run: Path, tmp_path: Path) -> None:
-    folder = exported(run, tmp_path / "export")
+def test_the_card_has_the_returns_and_the_command(eager: Path, an_export: Path) -> None:
+    run, folder = eager, an_export
     about = front_matter(folder)
     assert (about["library_name"], "license" in about) == ("ppo_bench", False)
     assert {"reinforcement-learning", "CartPole-v1", "ppo"} <= set(about["tags"])
@@ -83,6 +89,7 @@ def test_the_card_has_the_returns_and_the_command(run: Path, tmp_path: Path) -> 
     assert "checkpoint.load=DIR" in further
 
 
+@pytest.mark.slow
 def test_an_evaluation_and_its_video_are_shown_rather_than_training(run: Path, tmp_path: Path) -> None:
     (run / "evaluations").mkdir()
     earlier, later = (run / "evaluations" / f"iteration_{number}-video.mp4" for number in ("00000001", "99999999"))
@@ -124,19 +131,20 @@ def test_the_safetensors_are_the_same_policy_in_every_framework(framework: str, 
     obs = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
     expected = ppo_bench.load(run).act(obs).tolist()
     assert 0 < sum(expected) < len(expected)
-    for other in FRAMEWORKS:
+    for other in ACTING:
         assert ppo_bench.load(folder, framework=other).act(obs).tolist() == expected
 
 
-def test_an_exported_run_is_evaluated_wherever_it_lies(run: Path, tmp_path: Path) -> None:
-    folder = Path(shutil.move(exported(run, tmp_path / "export"), tmp_path / "downloaded"))
+def test_an_exported_run_is_evaluated_wherever_it_lies(run: Path, an_export: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(an_export, tmp_path / "downloaded")
     assert played(evaluated(folder, "episodes=5")) == played(evaluated(run, "episodes=5"))
     assert ppo_bench.load(folder).evaluate(5).tolist() == ppo_bench.load(run).evaluate(5).tolist()
 
 
-def test_a_run_goes_on_from_an_exported_one_as_from_its_own_folder(run: Path, tmp_path: Path) -> None:
-    folder = exported(run, tmp_path / "export")
-    more = [*CARTPOLE, "total_timesteps=4096"]
+@pytest.mark.slow
+def test_a_run_goes_on_from_an_exported_one_as_from_its_own_folder(run: Path, an_export: Path, tmp_path: Path) -> None:
+    folder = an_export
+    more = [*CARTPOLE, "total_timesteps=2560"]
     ends = [trained(tmp_path / str(k), *more, f"checkpoint.load={source}") for k, source in enumerate((run, folder))]
     assert ends[0].parent.name == ends[1].parent.name  # the same experiment
     digests = {checkpoint.digest(checkpoint.load_named(end).arrays) for end in ends}
@@ -201,9 +209,9 @@ def test_a_network_of_a_users_own_has_a_card_without_a_command(run: Path, tmp_pa
     ],
 )
 def test_wrong_input_is_one_line(
-    words: list[str], fragment: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], fragment: str, run: Path, an_export: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    exported(run, tmp_path / "export")
+    shutil.copytree(an_export, tmp_path / "export")
     capsys.readouterr()
     damaged = "{damaged}" in words
     if damaged:

@@ -42,7 +42,6 @@ RND = ["algorithm=rnd", "algorithm.features=16"]
         ("device", "torch_eager", 2, ["ppo.norm_obs=true", "ppo.norm_reward=true"]),
         ("tensors", "torch_eager", 2, ["env.id=tests.tensor_envs:Poles", "network=gru", "ppo.norm_reward=true"]),
         ("gymnasium", "torch_eager", 4, [*RND, "network=gru"]),  # the fourth is one of the start
-        ("gymnasium", "torch_eager", 2, ["network=trxl", "network.dim=16", "network.memory=8"]),
     ],
 )
 def test_a_run_that_is_killed_again_and_again_ends_as_if_it_had_not_been(
@@ -63,7 +62,7 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Path], Any
     return [whole, stopped], learnt(whole)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(6))
 def test_a_damaged_run_is_refused_untouched_or_ends_as_if_undamaged(
     seed: int, originals: tuple[list[Path], Any], tmp_path: Path
 ) -> None:
@@ -71,7 +70,7 @@ def test_a_damaged_run_is_refused_untouched_or_ends_as_if_undamaged(
     resume_damaged(folders[seed % 2], reference, RUN, tmp_path, random.Random(seed))
 
 
-@pytest.mark.parametrize("seed", [*range(9), 36, 37, 73])  # the last three run
+@pytest.mark.parametrize("seed", [*range(4), 36, 37, 73])  # the last three run
 def test_a_configuration_at_random_is_refused_in_one_line_or_runs(seed: int, tmp_path: Path) -> None:
     run_mutated(mutated(random.Random(1_000 + seed)), tmp_path)
 
@@ -111,10 +110,10 @@ def test_a_disk_that_becomes_read_only_is_named_and_nothing_changes(disk: Path) 
     assert contents(folder) == before
 
 
-@pytest.mark.parametrize("num_steps", [500_000_000, 60_000_000], ids=["67 GiB", "8 GiB, as much as it may take in all"])
-def test_too_little_memory_is_one_line(num_steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_memory_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For observations of 8 GiB, as much as it may take in all."""
     monkeypatch.setattr(faults, "MEMORY_BYTES", 8 * 2**30)
-    sizes = ["ppo.num_envs=4", f"ppo.num_steps={num_steps}", "total_timesteps=1000000000000"]
+    sizes = ["ppo.num_envs=4", "ppo.num_steps=60000000", "total_timesteps=1000000000000"]
     run = finish([*SMALL, *sizes, f"outputs={tmp_path}"])
     assert run.returncode == 1
     assert run.stderr.splitlines()[-1].startswith("ppo_bench: out of memory (")

@@ -38,6 +38,7 @@ def faults(how: str) -> tuple[str, int]:
     return kept, int(count)
 
 
+@pytest.mark.slow
 def test_memory_is_taken_from_the_system_once() -> None:
     kept, count = faults("keep")
     if kept == "False":

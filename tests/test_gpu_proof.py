@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,10 +18,10 @@ from ppo_bench.commands.equivalence.command import load as load_equivalence
 from ppo_bench.configuration.load import load_config
 from ppo_bench.sweeps.expand import expand
 from tests import gpu_parts, gpu_proof, gpu_race
-from tests.gpu_checks import Check, Figures, LeftOut, ran
+from tests.gpu_checks import Check, LeftOut, ran
 from tests.gpu_checks import Unshown as NotShown
 from tests.gpu_parts import Proof
-from tests.gpu_race import purejaxrl, race, training_speed
+from tests.gpu_race import purejaxrl, training_speed
 from tests.training import ROOT
 
 pytestmark = pytest.mark.slow
@@ -50,49 +49,6 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
 
 def came(rows: list[dict[str, Any]]) -> list[str]:
     return [row["came of it"] for row in rows]
-
-
-def test_a_check_that_fails_stops_no_other_and_one_that_is_shown_is_not_made_again(make: Make) -> None:
-    made = []
-
-    def shown(folder: Path) -> Figures:
-        made.append(folder.name)
-        return {"sps": 7}
-
-    def fails(folder: Path) -> Figures:
-        raise NotShown("it is\nnot so")
-
-    def left_out(folder: Path) -> Figures:
-        raise LeftOut("needs a GPU")
-
-    same = [Check("one", shown), Check("two", fails), Check("three", left_out)]
-    parts = {"same": same, "speed": [Check("four", shown)]}
-    code, rows = make(parts, "--part", "same")
-    assert (code, came(rows)) == (1, ["shown", "failed: it is not so", "left out: needs a GPU", "not made"])
-    assert (rows[0]["part"], rows[0]["check"], rows[0]["figures"]) == ("same", "one", {"sps": 7})
-    code, rows = make(parts, "--part", "speed")
-    assert (code, came(rows)) == (0, ["shown", "not made", "not made", "shown"])
-    code, rows = make(parts)
-    assert (code, came(rows)) == (1, ["shown", "failed: it is not so", "left out: needs a GPU", "shown"])
-    assert made == ["one", "four"]
-
-
-def test_what_an_earlier_try_left_is_there_for_a_check_that_goes_on_and_for_no_other(make: Make) -> None:
-    def second_try(folder: Path) -> Figures:
-        if not (folder / "left").exists():
-            (folder / "left").touch()
-            raise NotShown("not yet")
-        return {}
-
-    parts = {"same": [Check("anew", second_try), Check("on", second_try, goes_on=True)]}
-    assert came(make(parts)[1]) == ["failed: not yet", "failed: not yet"]
-    assert came(make(parts)[1]) == ["failed: not yet", "shown"]
-
-
-def test_no_check_begins_after_the_time_of_its_part(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_proof, "PART_SECONDS", -1.0)
-    code, rows = make({"same": [Check("late", lambda _: {})]})
-    assert (code, came(rows)) == (1, ["not made: the part's time is over; run it again"])
 
 
 def test_a_check_is_made_by_the_command_that_it_names(make: Make) -> None:
@@ -145,41 +101,6 @@ def test_a_command_that_fails_is_named_by_its_last_line_and_what_it_said_is_kept
         ran(["-m", "ppo_bench", "seeed=1"], tmp_path)
     command, said = (tmp_path / "said.txt").read_text().splitlines()
     assert (command.partition(" -m ")[2], "seeed" in said) == ("ppo_bench seeed=1", True)
-
-
-def test_checks_of_the_first_part_run_at_once_and_those_that_measure_do_not(make: Make) -> None:
-    together = threading.Barrier(2)
-
-    def meets(folder: Path) -> Figures:
-        try:
-            together.wait(timeout=2)
-        except threading.BrokenBarrierError as error:
-            raise NotShown("alone") from error
-        return {}
-
-    two = [Check("one", meets), Check("two", meets)]
-    assert came(make({"same": two}, "--jobs", "2")[1]) == ["shown", "shown"]
-    assert came(make({"speed": [Check("three", meets)]}, "--jobs", "2")[1]) == ["failed: alone"]
-
-
-def test_a_race_alternates_and_tells_ratios(tmp_path: Path) -> None:
-    order: list[str] = []
-
-    def program(name: str, *speeds: float) -> Callable[[Path], float]:
-        left = iter(speeds)
-
-        def speed(folder: Path) -> float:
-            assert list(folder.iterdir()) == []
-            order.append(name)
-            return next(left)
-
-        return speed
-
-    ours = {"jax_xla": program("ours", 30.0, 10.0, 24.0)}
-    figures = race(ours, {"PureJaxRL": program("theirs", 20.0, 19.0, 40.0)}, 3)(tmp_path)
-    assert order == ["theirs", "ours"] * 3
-    assert figures["sps"] == {"PureJaxRL": 20.0, "jax_xla": 24.0}
-    assert figures["ratios"] == {"jax_xla / PureJaxRL": 1.2}
 
 
 @pytest.mark.parametrize("num_seeds", [1, 2])

@@ -46,7 +46,7 @@ EACH = {
     [
         ([], EACH),
         (["ppo.target_kl=0.01", "ppo.clip_vloss=false"], ["learning_rate", "clip_coef"]),
-        (["algorithm=rnd"], ["gamma", "vf_coef"]),
+        pytest.param(["algorithm=rnd"], ["gamma", "vf_coef"], marks=pytest.mark.slow),
     ],
 )
 def test_each_run_learns_what_it_learns_alone(words: list[str], names: Iterable[str]) -> None:

@@ -44,7 +44,6 @@ def test_the_folders_of_a_revision_stay(words: str, folder: str) -> None:
         ("", "checkpoint.keep=9"),
         ("", "tracker=[tensorboard,wandb]"),
         ("", "evaluation.every_iterations=3"),
-        ("ppo.gamma=1", "ppo.gamma=1.0"),
         ("", "env.kwargs=null"),
         ("", "ppo.weight_decay=0"),
         ("ppo.shards=2", "ppo.shards=2 devices=2"),

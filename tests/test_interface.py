@@ -69,12 +69,13 @@ def test_a_listener_has_each_row_and_what_it_raises_ends_the_training(run: Path,
     assert learnt(folder) == learnt(run)
 
 
+@pytest.mark.slow
 def test_a_listener_hears_all_runs_of_a_program_and_its_time_counts_nowhere(tmp_path: Path) -> None:
     heard = []
 
     def listen(folder: Path, row: Mapping[str, Any]) -> None:
         heard.append((folder.name, row["iteration"]))
-        time.sleep(1.5)
+        time.sleep(1.0)
 
     words = [
         *WORDS,
@@ -87,7 +88,7 @@ def test_a_listener_hears_all_runs_of_a_program_and_its_time_counts_nowhere(tmp_
     folders = ppo_bench.train(words, listen)
     assert heard == [("seed1", 1), ("seed2", 1), ("seed1", 2), ("seed2", 2)]
     first, second = (row["wall_seconds"] for row in rows(folders[0]))
-    assert second - first < 3.0  # what it slept in between
+    assert second - first < 2.0  # what it slept in between
 
 
 def test_a_listener_is_called_when_a_block_of_iterations_has_ended(tmp_path: Path) -> None:
@@ -98,8 +99,8 @@ def test_a_listener_is_called_when_a_block_of_iterations_has_ended(tmp_path: Pat
         time.sleep(1.0)
 
     words = [*WORDS, "framework=jax_xla", "backend=device", "framework.iterations_per_call=2", f"outputs={tmp_path}"]
-    (folder,) = ppo_bench.train(words, listen)
-    assert heard == [(1, 2), (2, 2), (3, 4), (4, 4), (5, 6), (6, 6), (7, 8), (8, 8)]
+    (folder,) = ppo_bench.train([*words, "total_timesteps=2048"], listen)
+    assert heard == [(1, 2), (2, 2), (3, 4), (4, 4)]
     assert min(row["sps"] for row in rows(folder)[2:]) > 512  # an iteration has 512 steps
 
 
@@ -111,9 +112,8 @@ def test_a_policy_evaluates_as_the_command_does(framework: str | None, run: Path
     assert found.tolist() == json.loads(file.read_text())["returns"]
 
 
-@pytest.mark.parametrize("network", ["mlp", "lstm"])
-def test_a_policy_plays_an_environment_of_the_callers(network: str, tmp_path: Path) -> None:
-    (folder,) = ppo_bench.train([*WORDS, f"network={network}", f"outputs={tmp_path}"])
+def test_a_policy_plays_an_environment_of_the_callers(tmp_path: Path) -> None:
+    (folder,) = ppo_bench.train([*WORDS, "network=lstm", "total_timesteps=1024", f"outputs={tmp_path}"])
     trained = ppo_bench.load(folder)
     env = gymnasium.make("CartPole-v1")
     lengths = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,8 @@ from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.base import Episode, Metrics
 from ppo_bench.runners.program_runner import MAX_PENDING, ProgramRunner
 from ppo_bench.runs.train import build_runner
-from tests.runners import ACTING, played, problem_for, runner_for
-from tests.training import rows, timeless
+from tests.runners import played, problem_for, runner_for
+from tests.training import timeless
 
 SEED = 3
 NORMALIZED = ["ppo.norm_obs=true", "ppo.norm_reward=true"]
@@ -44,13 +43,12 @@ def run_in_a_program(*overrides: str) -> tuple[Arrays, list[Metrics], list[Episo
     return run("jax_xla", DynamicsEnv(CartPole(), 4), 4, list(overrides))
 
 
-@pytest.mark.parametrize("framework", ACTING)
 @pytest.mark.parametrize("overrides", [[], NORMALIZED, ["ppo.mask_resets=false", "ppo.bootstrap_truncated=false"]])
-def test_an_iteration_in_one_program_is_that_of_every_framework_on_the_host(
-    framework: str, overrides: list[str]
-) -> None:
+def test_an_iteration_in_one_program_is_that_of_pytorch_on_the_host(overrides: list[str]) -> None:
     precise = ["precision=float64", *overrides]
-    expected, expected_rows, expected_episodes = run(framework, JaxVectorEnv(DynamicsEnv(CartPole(), 4)), 4, precise)
+    expected, expected_rows, expected_episodes = run(
+        "torch_eager", JaxVectorEnv(DynamicsEnv(CartPole(), 4)), 4, precise
+    )
     found, rows, episodes = run_in_a_program(*precise)
     assert episodes == expected_episodes
     assert len(episodes) > 20
@@ -72,11 +70,6 @@ def test_the_same_holds_in_float32_with_float64_statistics() -> None:
         assert found[name].dtype == expected[name].dtype, name
         if name.startswith("normalize."):
             np.testing.assert_allclose(found[name], expected[name], rtol=1e-12)
-
-
-def test_the_same_seed_gives_the_same_parameters_bit_for_bit() -> None:
-    first, second = (run("jax_xla", DynamicsEnv(CartPole(), 4), 3, NORMALIZED)[0] for _ in range(2))
-    assert all(np.array_equal(first[name], second[name]) for name in first)
 
 
 def test_an_exported_state_goes_on_as_the_one_it_came_from() -> None:
@@ -159,6 +152,7 @@ def test_a_restart_of_environments_in_jax_compiles_nothing() -> None:
     assert program._cache_size() == 1
 
 
+@pytest.mark.slow
 def test_cartpole_is_learnt_within_a_million_steps() -> None:
     overrides = ["framework=jax_xla", "backend=device", "ppo.num_envs=64", "ppo.learning_rate=1e-3"]
     config = load_config([*overrides, "total_timesteps=1_000_000"])
@@ -177,12 +171,3 @@ def test_frameworks_that_cannot_take_environments_into_their_program_are_refused
         config.require()
     with pytest.raises(ConfigError, match="use framework=jax_xla"):
         build_runner(config)
-
-
-def test_a_run_of_the_command_line_ends_with_its_result(tmp_path: Path) -> None:
-    arguments = ["framework=jax_xla", "env=cartpole", "backend=device", "ppo.num_envs=64", "total_timesteps=40_000"]
-    assert main([*arguments, "checkpoint.every_iterations=2", f"outputs={tmp_path}"]) == 0
-    (folder,) = (path.parent for path in tmp_path.rglob("result.json"))
-    result = json.loads((folder / "result.json").read_text())
-    assert (result["backend"], result["global_step"]) == ("device", 32_768)
-    assert all(episode["return"] == episode["length"] for episode in rows(folder, "episodes"))

@@ -24,7 +24,6 @@ from tests.training import trained
 
 STEPS = 12
 POLICIES = {
-    "cartpole": ["env=cartpole", "backend=gymnasium"],
     "continuous actions, normalised observations": ["env=inverted_pendulum", "backend=gymnasium"],
     "images of bytes": ["env=breakout", "backend=gymnasium"],
     "an LSTM": ["env=cartpole", "backend=gymnasium", "network=lstm"],
@@ -72,7 +71,9 @@ def played(run: Path, steps: int = STEPS) -> list[tuple[np.ndarray, np.ndarray, 
     return found
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize(
+    "policy", ["an LSTM", *(pytest.param(name, marks=pytest.mark.slow) for name in POLICIES if name != "an LSTM")]
+)
 def test_onnxruntime_computes_what_the_policy_does(policy: str, tmp_path: Path) -> None:
     run = trained(tmp_path, *POLICIES[policy], *SMALL)
     assert exit_code(main, [str(run), "--onnx", "--out", str(tmp_path / "export")]) == 0
@@ -91,6 +92,7 @@ def test_onnxruntime_computes_what_the_policy_does(policy: str, tmp_path: Path) 
             assert_allclose(one, other, atol=1e-4)  # a transformer's memory is standardised, which magnifies rounding
 
 
+@pytest.mark.slow
 def test_plain_pytorch_computes_what_the_policy_does(tmp_path: Path) -> None:
     run = trained(tmp_path, *POLICIES["images of bytes"], *SMALL)
     arrays = checkpoint.find(run) / "arrays.safetensors"

@@ -58,7 +58,6 @@ def policy_losses(folder: Path) -> list[float]:
 
 def test_a_run_with_changed_code_is_another_run(own: Path) -> None:
     (first,) = trained(own)
-    assert trained(own) == [first]
     (own / "notes.py").write_text("unused = 1\n")  # imported by nobody
     assert trained(own) == [first]
     (own / "signs.py").write_text("SIGN = -1.0\n")
@@ -68,6 +67,7 @@ def test_a_run_with_changed_code_is_another_run(own: Path) -> None:
     assert policy_losses(first) != policy_losses(second)
 
 
+@pytest.mark.slow
 def test_a_sweep_with_changed_code_trains_again(own: Path) -> None:
     assert len(trained(own, "-m", "seed=1")) == 1
     (own / "signs.py").write_text("SIGN = -1.0\n")
@@ -75,6 +75,7 @@ def test_a_sweep_with_changed_code_trains_again(own: Path) -> None:
     assert len(trained(own, "-m", "seed=1")) == 2
 
 
+@pytest.mark.slow
 def test_the_report_keeps_seeds_of_changed_code_apart(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trained(own, "seed=1")
     (own / "signs.py").write_text("SIGN = -1.0\n")
@@ -135,6 +136,7 @@ def test_a_tracker_of_the_user_is_no_part_of_the_identity(tmp_path: Path, monkey
     assert load_config(["+tracker.mine._target_=mytrack.Mine"]).identity == load_config([]).identity
 
 
+@pytest.mark.slow
 def test_slurm_finds_modules_in_the_current_folder_as_its_jobs_do(own: Path) -> None:
     command = [sys.executable, str(ROOT / "launch" / "slurm.py"), "--dry-run", *WORDS]
     ended = subprocess.run(command, cwd=own, env=ENVIRONMENT, capture_output=True, text=True, check=True)

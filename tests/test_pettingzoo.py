@@ -112,7 +112,9 @@ def test_two_backends_play_the_same_four_in_a_row() -> None:
 # --- Atari ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ATARI)
+@pytest.mark.parametrize(
+    "name", ["pong_two_players", *(pytest.param(name, marks=pytest.mark.slow) for name in list(ATARI)[1:])]
+)
 def test_frames_and_rewards_are_those_of_the_wrappers_of_cleanrls_script(name: str) -> None:
     """Its chain of SuperSuit's wrappers, on the same game with the same actions."""
     import importlib
@@ -142,6 +144,7 @@ def test_frames_and_rewards_are_those_of_the_wrappers_of_cleanrls_script(name: s
         env.close()
 
 
+@pytest.mark.slow
 def test_the_preset_marks_the_observing_player_by_planes_of_1() -> None:
     """As CleanRL's script, with the wrapper that it pins: frames are divided by 255, the planes are 0 and 1."""
     config = load_config(["experiment=cleanrl/ppo_pettingzoo_ma_atari", "ppo.num_envs=2"])

@@ -88,6 +88,7 @@ def test_games_of_floats_keep_the_contract(pulling: list[str]) -> None:
     )[-1].holds
 
 
+@pytest.mark.slow
 def test_a_game_at_once_is_evaluated_against_random_play(
     tmp_path: Path, pulling: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -276,6 +277,7 @@ def test_wrong_input_is_one_line(
     assert said(capfd, tmp_path, *network, *words).startswith(line)
 
 
+@pytest.mark.slow
 def test_players_who_die_are_named_before_or_while_training(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = ["backend=pettingzoo", "env.id=butterfly/knights_archers_zombies-v11", "env.players=4"]
     assert exit_code(main, ["framework=torch_eager", f"outputs={tmp_path}", *words]) in (

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.check import check_contract
-from ppo_bench.envs.device import BRAX, DeviceBackend
+from ppo_bench.envs.device import DeviceBackend
 from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.envs.jax.brax import PIPELINE, Brax
 from ppo_bench.envs.jax.host import JaxVectorEnv
@@ -77,11 +76,3 @@ def test_a_time_limit_is_a_truncation_that_shows_the_last_observation(pendulum: 
     assert not (first.truncated | first.terminated).any()
     assert (np.abs(first.obs) <= 0.01).all()  # where Brax starts its pendulum
     assert (first.obs != last.obs).all()
-
-
-@pytest.mark.parametrize("env_id", BRAX)
-def test_every_robot_has_a_file(env_id: str) -> None:
-    name = env_id.replace("-", "_").replace("halfcheetah", "half_cheetah")
-    config = load_config([f"env={name}"])
-    assert (config.task.id, config.backend.name, config.framework.name) == (env_id, "device", "jax_xla")
-    assert config.num_iterations >= 2 * config.root.checkpoint.every_iterations

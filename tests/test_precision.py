@@ -114,7 +114,7 @@ def after(framework: str, precision: str, iterations: int) -> tuple[Arrays, dict
     return runner.export(state), dict(runner.execution)
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", [*ACTING, pytest.param("torch_compile", marks=pytest.mark.slow)])
 def test_bfloat16_keeps_parameters_and_moments_in_float32_and_is_recorded(framework: str) -> None:
     start, _ = after(framework, "bfloat16", 0)
     arrays, execution = after(framework, "bfloat16", 2)

@@ -20,7 +20,7 @@ from tests.probes import (
     Probe,
     Target,
 )
-from tests.runners import FRAMEWORKS, policy_outputs_and_values, problem_for, train
+from tests.runners import ACTING, policy_outputs_and_values, problem_for, train
 
 pytestmark = pytest.mark.slow
 
@@ -71,7 +71,7 @@ def test_the_better_action_is_found() -> None:
     np.testing.assert_allclose(values, [1.0], atol=0.1)
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", ACTING)
 def test_the_better_action_depends_on_the_observation(framework: str) -> None:
     logits, values = learn(ActionOfObservation, [-1.0, 1.0], framework=framework)
     assert probabilities(logits)[0, 0] > 0.95

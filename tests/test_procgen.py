@@ -27,7 +27,6 @@ from ppo_bench.networks.spec import Auto, ImpalaCnn, NatureCnn
 from ppo_bench.networks.torch.ops import TorchOps, parameter_views
 from tests.processes import TRAIN
 from tests.refusals import assert_one_line
-from tests.runners import FRAMEWORKS
 from tests.training import ENVIRONMENT
 
 pytestmark = pytest.mark.slow
@@ -187,11 +186,10 @@ def test_there_are_16_games_easy_and_hard() -> None:
         assert (easy.name, easy.id, hard.id) == (game, f"{game.capitalize()}Easy-v0", f"{game.capitalize()}Hard-v0")
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_starpilot_trains(framework: str, tmp_path: Path) -> None:
+def test_starpilot_trains(tmp_path: Path) -> None:
     small = ["ppo.num_envs=2", "ppo.num_steps=16", "ppo.num_minibatches=2", "ppo.update_epochs=1", "total_timesteps=32"]
-    folder = played(["env=starpilot", f"framework={framework}", *small], tmp_path)
-    assert folder.parent.name.startswith(f"starpilot-envpool-{framework}-")
+    folder = played(["env=starpilot", "framework=torch_eager", *small], tmp_path)
+    assert folder.parent.name.startswith("starpilot-envpool-torch_eager-")
 
 
 def test_an_unknown_game_is_one_line_with_the_nearest_names(capsys: pytest.CaptureFixture[str]) -> None:

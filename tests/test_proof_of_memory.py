@@ -85,11 +85,11 @@ def test_gymnasium_finds_nothing_to_say_of_it_and_draws_it() -> None:
 def test_a_memory_learns_it_and_none_does_not(tmp_path: Path) -> None:
     """Who knows the end gets 1.2 on average, who does not 0: each end is right half of the time."""
     returns = {}
-    for network in ("lstm", "gru", "mlp"):
+    for network in ("gru", "mlp"):
         words = ["env=proof_of_memory", "backend=device", "framework=jax_xla", f"network={network}"]
         words += ["total_timesteps=40960", "checkpoint.every_iterations=5", f"outputs={tmp_path}"]
         assert exit_code(main, words) == 0
         result = json.loads((load_config(words).run_folder / "result.json").read_text())
         returns[network] = result["final_return_mean"]
-    assert min(returns["lstm"], returns["gru"]) > 1.1
+    assert returns["gru"] > 1.1
     assert returns["mlp"] < 0.5

@@ -9,6 +9,8 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+import pytest
+
 from ppo_bench.runs.provenance import provenance
 from tests.training import ENVIRONMENT, ROOT
 
@@ -31,6 +33,7 @@ def trained(folder: Path, *words: str, **variables: str) -> subprocess.Completed
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
 
 
+@pytest.mark.slow
 def test_a_run_says_if_the_users_own_code_has_changed(tmp_path: Path) -> None:
     """A module that no name of the configuration leads to; others belong to the run's identity (test_own_code.py)."""
     (tmp_path / "nets.py").write_text(f"import importlib\nimportlib.import_module('late')\n{OWN}")
@@ -44,6 +47,7 @@ def test_a_run_says_if_the_users_own_code_has_changed(tmp_path: Path) -> None:
     assert "warning: not what the run started with: the code of late" in again
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_under_other_variables_of_a_library_says_so(tmp_path: Path) -> None:
     (tmp_path / "nets.py").write_text(OWN)
     words = ["total_timesteps=1024", "framework=torch_eager"]

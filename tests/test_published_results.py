@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import duckdb
 import pytest
 
+from ppo_bench.common.cli import exit_code
 from tests.synthetic import write_run
 from tests.training import ROOT
+
+pytestmark = pytest.mark.slow
 
 DOCS = ROOT / "docs"
 
 
-def results(*words: object) -> str:
-    command = [sys.executable, str(ROOT / "launch" / "results.py"), *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+@pytest.fixture(autouse=True)
+def launch_is_on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for a script of launch/, which imports the files next to it."""
+    monkeypatch.syspath_prepend(ROOT / "launch")
+
+
+def code_of_results(*words: object) -> int:
+    """The exit code of `launch/results.py` with `words`."""
+    return exit_code(importlib.import_module("results").main, list(map(str, words)))
+
+
+def results(*words: object) -> None:
+    assert code_of_results(*words) == 0
 
 
 def verdicts(docs: Path) -> list[dict[str, str]]:
@@ -28,7 +40,6 @@ def verdicts(docs: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-@pytest.mark.slow
 def test_what_is_committed_is_what_the_command_makes(tmp_path: Path) -> None:
     shutil.copytree(DOCS, tmp_path / "docs")
     for path in (tmp_path / "docs" / "results").glob("*.svg"):
@@ -150,16 +161,22 @@ def test_another_version_of_an_environment_is_shown_and_not_judged(docs: Path, t
     ],
 )
 def test_runs_that_are_not_one_experiment_are_not_pooled(
-    change: dict[str, object], message: str, docs: Path, tmp_path: Path
+    change: dict[str, object],
+    message: str,
+    docs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     changes: dict[str, object] = {"config.name": "campaign/classic", "config.total_timesteps": 500_000}
     for seed, more in ((1, {}), (2, {}), (2, change)):
         outputs = tmp_path / ("others" if more else "o")
         write_run(outputs, "cartpole", "torch_eager", seed, 8, changes=changes | more)
-    command = [sys.executable, str(ROOT / "launch" / "results.py"), "o", "others", "--docs", str(docs)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    (line,) = done.stderr.splitlines()
+    monkeypatch.chdir(tmp_path)
+    assert code_of_results("o", "others", "--docs", docs) == 2
+    done = capsys.readouterr()
+    assert done.out == ""
+    (line,) = done.err.splitlines()
     assert message in line
     assert not (docs / "results" / "runs.parquet").exists()
 
@@ -209,7 +226,9 @@ def test_a_campaign_over_switches_is_compared_by_hand(docs: Path, tmp_path: Path
     assert (docs / "results" / "minatar_pair-minatar_breakout-gymnasium.svg").exists()
 
 
-def test_what_is_left_out_is_said(docs: Path, tmp_path: Path) -> None:
+def test_what_is_left_out_is_said(
+    docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A run without an episode, one that is damaged, and folders without a campaign's run."""
     changes: dict[str, object] = {"config.name": "campaign/classic"}
     for seed in (1, 2, 3):
@@ -219,12 +238,12 @@ def test_what_is_left_out_is_said(docs: Path, tmp_path: Path) -> None:
     (none / "result.json").write_text(json.dumps(about | {"final_return_mean": None}))
     (damaged / "run.json").write_text("{")
     write_run(tmp_path / "p", "cartpole")
-    command = [sys.executable, str(ROOT / "launch" / "results.py"), "--docs", str(docs)]
-    refused = subprocess.run([*command, "p"], capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert refused.returncode == 2
-    assert "p: no finished run of a campaign (experiment=campaign/...) is there" in refused.stderr
-    done = subprocess.run([*command, "o"], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert f"left out: {none.relative_to(tmp_path)}: no episode has ended" in done.stderr
-    assert f"left out: {damaged.relative_to(tmp_path)}: " in done.stderr
+    monkeypatch.chdir(tmp_path)
+    assert code_of_results("--docs", docs, "p") == 2
+    assert "p: no finished run of a campaign (experiment=campaign/...) is there" in capsys.readouterr().err
+    results("--docs", docs, "o")
+    said = capsys.readouterr().err
+    assert f"left out: {none.relative_to(tmp_path)}: no episode has ended" in said
+    assert f"left out: {damaged.relative_to(tmp_path)}: " in said
     kept = duckdb.connect().execute(f"select seed from read_parquet('{docs / 'results' / 'runs.parquet'}')").fetchall()
     assert kept == [(1,)]

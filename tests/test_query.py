@@ -97,6 +97,7 @@ def test_a_wrong_query_is_one_line(sql: str, fragment: str, outputs: Path, capfd
     assert "the views are runs, metrics, episodes" in error
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_seen_enough_is_no_error(outputs: Path) -> None:
     command = [sys.executable, "-m", "ppo_bench.query", "select * from range(1_000_000)", str(outputs)]
     with subprocess.Popen(

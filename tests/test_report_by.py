@@ -120,6 +120,7 @@ def test_algorithms_are_compared(tmp_path: Path, capfd: pytest.CaptureFixture[st
         assert [line.split(",")[:3] for line in file] == [["cartpole", "ppo", "ppo"], ["cartpole", "rnd", "rnd"]]
 
 
+@pytest.mark.slow
 def test_two_hyperparameters_have_a_heat_map(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for rate, gamma, seed in itertools.product((0.001, 0.00025, 0.01), (0.99, 0.9), (1, 2)):
         if (rate, gamma) != (0.01, 0.9):

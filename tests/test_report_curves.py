@@ -29,7 +29,7 @@ def test_unfinished_runs_are_in_the_curves_and_in_no_comparison(
     (running / "error.txt").write_text("learning diverged\n")
     none = write_run(tmp_path / "o", "cartpole", "jax_xla", 7, 0, finished=False, changes=longer)
     (none / "error.txt").write_text("the disk is full\n")
-    code, _, errors = report(capfd, tmp_path / "o", "--png")
+    code, _, errors = report(capfd, tmp_path / "o")
     assert code == 0
     assert f"unfinished runs, which only the curves show: {running} (25%: learning diverged)" in errors
     assert f"left out: {none}: the disk is full" in errors
@@ -62,7 +62,7 @@ def test_a_framework_without_a_finished_run_is_in_no_comparison_of_speeds(
 ) -> None:
     write_sweep(tmp_path / "o", ("cartpole",), ("torch_eager",), seeds=2)
     write_run(tmp_path / "o", "cartpole", "jax_xla", 1, 50, finished=False, changes={"config.total_timesteps": 102_400})
-    report(capfd, tmp_path / "o", "--png")
+    report(capfd, tmp_path / "o")
     assert {framework for _, framework, _ in aggregates(tmp_path / "o" / "report")} == {"torch_eager"}
 
 
@@ -107,6 +107,7 @@ def test_curves_by_wall_time_leave_compilation_out(tmp_path: Path) -> None:
     np.testing.assert_allclose(drawn.runs[np.isfinite(drawn.runs).all(1)], [known, known])
 
 
+@pytest.mark.slow
 def test_losses_evaluations_and_info_are_drawn_where_runs_have_them(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -65,14 +65,11 @@ def test_a_missing_package_is_named(
 BROKEN = {
     "no run.json": ("run.json", None, "run.json is damaged ([Errno 2] No such file"),
     "damaged run.json": ("run.json", b'{"schema_version": 1, "conf', "run.json is damaged"),
-    "garbage run.json": ("run.json", bytes(range(256)), "run.json is damaged"),
     "a list": ("run.json", b"[1, 2]", "run.json is damaged (not an object)"),
     "no configuration": ("run.json", b'{"schema_version": 1, "config": {}}', "run.json does not describe a run"),
     "another schema": ("run.json", b'{"schema_version": 2}', "run.json has schema_version 2; 1 can be read"),
-    "another schema's result": ("result.json", b'{"schema_version": 7}', "result.json has schema_version 7"),
     "damaged result.json": ("result.json", b"{", "result.json is damaged"),
     "no metrics": ("metrics.jsonl", None, "it has not finished an iteration yet"),
-    "empty metrics": ("metrics.jsonl", b"", "it has not finished an iteration yet"),
     "garbage metrics": ("metrics.jsonl", bytes(range(256)) * 50, "it has not finished an iteration yet"),
     "metrics that are no rows": ("metrics.jsonl", b"[]\n3\n", "it has not finished an iteration yet"),
 }
@@ -139,6 +136,7 @@ def test_two_runs_with_one_identity_are_named_and_the_finished_one_is_kept(
 NASTY = "</script><script>alert('x')</script>\"'&|$x^2$"
 
 
+@pytest.mark.slow
 def test_names_with_markup_are_escaped(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     outputs = tmp_path / "o[1]*'q"
     for framework in ("torch_eager", NASTY):
@@ -180,6 +178,7 @@ def test_an_older_report_is_replaced_and_anything_else_is_not(
     assert_one_line(errors, "is a file")
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_leaves_the_older_report_and_nothing_half_written(
     sweep: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -24,7 +24,9 @@ from tests.refusals import assert_untrained
 from tests.training import BATCH, EVERY, ITERATIONS, RUN, learnt, rows, run_folder
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR2, signal.SIGKILL], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "number", [signal.SIGUSR2, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)], ids=lambda number: number.name
+)
 def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(
     number: signal.Signals, finished: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -57,7 +59,7 @@ def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(
     assert seconds == sorted(seconds)
 
 
-@pytest.mark.parametrize("at_once", [1, 3])
+@pytest.mark.parametrize("at_once", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_run_that_is_stopped_before_its_first_checkpoint_can_be_evaluated(
     at_once: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -83,6 +85,7 @@ def test_a_run_that_is_stopped_before_its_first_checkpoint_can_be_evaluated(
     assert int(saved.arrays["iteration"]) == saved.loop["iteration"] == iteration
 
 
+@pytest.mark.slow
 def test_a_signal_to_all_processes_of_a_run_stops_it_as_one_to_the_run_does(tmp_path: Path) -> None:
     """As `timeout` sends it, and as a job of SLURM gets it: it ends the processes of the environments at once."""
     arguments = [*RUN, "backend.vectorization=async", "total_timesteps=1_000_000", f"outputs={tmp_path}"]
@@ -95,20 +98,21 @@ def test_a_signal_to_all_processes_of_a_run_stops_it_as_one_to_the_run_does(tmp_
     assert "the same command resumes there" in error.splitlines()[-1]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1], ids=lambda number: number.name)
-def test_a_signal_while_a_run_starts_is_said(number: signal.Signals, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_signal_while_a_run_starts_is_said(tmp_path: Path) -> None:
     with started(*RUN, f"outputs={tmp_path}", by=[sys.executable, "-X", "importtime", *TRAIN[1:]]) as run:
         assert run.stderr is not None
         for line in iter(run.stderr.readline, ""):
             if line.endswith(" torch._C\n"):  # imports are written as they end: more are to come
                 break
-        run.send_signal(number)
+        run.send_signal(signal.SIGUSR1)
         last = run.stderr.readlines()[-1]
     assert last == "ppo_bench: stopped at once\n"
     assert run.returncode == 130
     assert_untrained(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_signal_to_all_processes_of_a_run_that_starts_ends_it_with_a_line(tmp_path: Path) -> None:
     """Workers end first, which the run meets as it closes its environments."""
     words, by = [*RUN, "backend.vectorization=async", f"outputs={tmp_path}"], [sys.executable, "-c", STARTS_SLOWLY]

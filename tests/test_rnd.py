@@ -15,7 +15,6 @@ from torch import Tensor
 
 from ppo_bench.__main__ import main
 from ppo_bench.algorithms.rnd import discounted_sums, non_episodic_gae
-from ppo_bench.commands.equivalence.command import main as equivalence
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import Task
@@ -189,25 +188,3 @@ def test_images_that_are_too_small_are_refused() -> None:
 
 def test_programs_know_the_sizes_that_gymnasium_knows() -> None:
     assert [f"DeepSea{size}-v0" for size in SIZES] == list(DEEP_SEA)
-
-
-VECTORS = [
-    "env=deep_sea",
-    "backend=gymnasium",
-    "algorithm=rnd",
-    "algorithm.features=16",
-    "total_timesteps=4096",
-    "frameworks=[torch_eager,jax_xla]",
-]
-IMAGES = [
-    *("experiment=cleanrl/ppo_rnd_envpool", "env=breakout", "ppo.num_envs=4", "ppo.num_steps=16"),
-    *("ppo.num_minibatches=2", "ppo.update_epochs=2", "total_timesteps=256", "frameworks=[torch_eager,jax_xla]"),
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("words", [pytest.param(VECTORS, id="vectors"), pytest.param(IMAGES, id="images")])
-def test_lockstep_holds(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    small = ["precision=float64", "algorithm.warm_up_iterations=2", f"outputs={tmp_path}"]
-    assert equivalence([*words, *small]) == 0
-    assert "the frameworks do the same" in capsys.readouterr().out

@@ -50,10 +50,7 @@ def played_eagerly(network: str) -> tuple[Arrays, list[dict[str, float]]]:
 
 @pytest.mark.parametrize(
     ("framework", "network"),
-    [
-        *((framework, network) for framework in ("jax_xla", "in a program") for network in NETWORKS),
-        ("torch_compile", "AveragingMlp"),
-    ],
+    [(framework, network) for framework in ("jax_xla", "in a program") for network in NETWORKS],
 )
 def test_every_framework_learns_the_same_on_the_host_and_in_a_program(framework: str, network: str) -> None:
     expected, expected_rows = played_eagerly(network)
@@ -137,18 +134,6 @@ def test_memory_begins_anew_with_an_episode_and_not_before_its_final_observation
         assert_allclose(np.asarray(state.learner.rollout_buffer["carry.mean"][0]), seen[5], rtol=1e-12)
 
 
-@pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("framework", ACTING)
-def test_the_update_recomputes_the_rollouts_log_probabilities(framework: str, network: str) -> None:
-    """With ends in the middle, of both kinds, and over two rollouts of one episode."""
-    overrides = [*SMALL, *remembering(network), "ppo.learning_rate=1e-30", "precision=float64"]
-    runner = runner_for(framework, problem_for(RandomScenes(4, False, False), 10, overrides))
-    state, _, _ = runner.iterate(runner.init(3))
-    _, metrics, _ = runner.iterate(state)
-    assert abs(metrics["old_approx_kl"]) < 1e-14
-    assert metrics["clip_fraction"] == 0.0
-
-
 def test_learning_from_sequences_also_learns_through_the_memory() -> None:
     """By finite differences over a sequence with a reset in it."""
     network = problem_for(RandomScenes(4, False, False), 10, [*SMALL, *remembering("AveragingSequencesMlp")]).network
@@ -172,15 +157,14 @@ def test_learning_from_sequences_also_learns_through_the_memory() -> None:
         assert_allclose(of_carry[1, 2], expected, rtol=1e-7)
 
 
-@pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("framework", ACTING)
-def test_environments_that_are_carried_keep_their_memory(framework: str, network: str) -> None:
+def test_environments_that_are_carried_keep_their_memory(framework: str) -> None:
     class GoesOn(RandomScenes):
         def reset(self, seeds: Sequence[int]) -> PolicyInput:
             return super().reset([1] * 4)
 
     def runner() -> Any:
-        return runner_for(framework, problem_for(GoesOn(4, False, False), 10, [*SMALL, *ours(network)]))
+        return runner_for(framework, problem_for(GoesOn(4, False, False), 10, [*SMALL, *ours(NETWORKS[0])]))
 
     first, second = runner(), runner()
     state, _, _ = first.iterate(first.init(3))

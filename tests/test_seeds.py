@@ -36,7 +36,6 @@ NORMALIZED = ["precision=float64", "ppo.norm_obs=true", "ppo.norm_reward=true"]
     [
         (2, 4, SEEDS[:2], "float64", 1e-7),
         (1, 8, range(5, 11), "float64", 1e-7),  # two at a time on a core, the last of three by itself
-        (1, 16, range(5, 9), "float32", 1e-4),  # one at a time
     ],
 )
 def test_each_seed_learns_what_it_learns_alone(
@@ -71,7 +70,7 @@ def test_each_seed_learns_what_it_learns_alone(
             np.testing.assert_allclose(arrays[name], array, rtol=tolerance, atol=tolerance / 1000, err_msg=name)
 
 
-@pytest.mark.parametrize(("num_seeds", "devices", "rows"), [(1, 1, 1), (2, 2, 2), (3, 2, 4), (4, 2, 4), (5, 2, 6)])
+@pytest.mark.parametrize(("num_seeds", "devices", "rows"), [(1, 1, 1), (3, 2, 4), (4, 2, 4)])
 def test_seeds_are_divided_among_devices_in_equal_parts(num_seeds: int, devices: int, rows: int) -> None:
     runner = JaxSeedsRunner(problem_for(DynamicsEnv(CartPole(), 4), 4, []), DynamicsEnv(CartPole(), 4), 1)
     state = runner.init(range(num_seeds))

@@ -63,6 +63,7 @@ def test_the_same_actions_lead_from_the_same_state_to_the_same_end(env_id: str) 
     assert forces > 1000 or env_id not in TOLERANCES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env_id", ROBOTS)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_episodes_begin_alike(env_id: str) -> None:

@@ -29,6 +29,7 @@ def test_a_fault_whose_code_was_renamed_says_so(tmp_path: Path) -> None:
         MUTATIONS["gae_sign"].changed_file(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_fault_is_caught_and_none_is_not() -> None:
     fault = MUTATIONS["gae_sign"]
     by_hand = (*fault.own_tests, "-k", "gae_by_hand")

@@ -34,6 +34,7 @@ def test_keys_of_a_swept_group_are_those_of_each_job() -> None:
     assert sweep_jobs(words) == [[f"framework={name}", words[1]] for name in ("torch_compile", "jax_xla")]
 
 
+@pytest.mark.slow
 def test_the_check_before_a_sweep_reads_interpolations_in_each_job(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

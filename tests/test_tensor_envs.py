@@ -131,8 +131,13 @@ def compared(framework: str, case: str, algorithm: type[Ppo] = SameStep) -> tupl
     return results, reference
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("framework", ["torch_eager", pytest.param("torch_compile", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("framework", "case"),
+    [
+        *(("torch_eager", case) for case in CASES),
+        pytest.param("torch_compile", "normalized", marks=pytest.mark.slow),
+    ],
+)
 def test_iterations_equal_a_plain_transcription(framework: str, case: str) -> None:
     results, reference = compared(framework, case)
     assert max(result.of_all() for result in results) < TOLERANCE

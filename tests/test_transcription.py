@@ -147,11 +147,29 @@ CASES = {
 }
 COMBINED = ["limits are ends", "resets are learnt", "as CleanRL", "lstm, as CleanRL", "unclipped gradients"]
 COMBINED += ["bools", "nature_cnn, forces", "unclipped values", "raw advantages", "rules, resets are learnt"]
-COMBINED += ["rnd, as CleanRL"]
+COMBINED += ["rnd, as CleanRL", "rectifiers", "normalised", "switches"]
 EAGER = [name for name in CASES if name.startswith("auto") or name in COMBINED]
 """Those of which others execute every part: in PyTorch, operation by operation, alone."""
-COMPILED = ["rnd", "normalized", "rules", "gru", "lstm_cnn", "trxl"]
-"""Cases of torch_compile, one for each kind of graph: it takes 10 s for each."""
+COMPILED = ["normalized", "rules", "lstm_cnn", "trxl", "rnd"]
+"""Cases of torch_compile, one for each kind of graph. It takes 10 s for each, so all but the first are slow."""
+LONG = [
+    "combined",
+    "lstm_cnn",
+    "rnd, rnd_cnn",
+    "trxl, gated",
+    "trxl, frames",
+    "rnd, frames",
+    "rnd, lstm",
+    "auto, screens",
+    "auto, frames",
+    "auto, sights",
+]
+"""Cases of seconds whose parts others have, too."""
+
+
+def is_slow(framework: str, name: str) -> bool:
+    """Whether a case is left to `make test-slow`."""
+    return name in LONG or (framework == "torch_compile" and name != COMPILED[0])
 
 
 @pytest.fixture(autouse=True)
@@ -219,7 +237,7 @@ def compared(framework: str, case: Case, algorithm: type[Ppo] | None = None) -> 
 @pytest.mark.parametrize(
     ("framework", "name"),
     [
-        (framework, name)
+        pytest.param(framework, name, marks=[pytest.mark.slow] * is_slow(framework, name))
         for framework in FRAMEWORKS
         for name in CASES
         if (name not in EAGER or framework == "torch_eager") and (name in COMPILED or framework != "torch_compile")

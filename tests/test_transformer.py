@@ -14,7 +14,6 @@ from gymnasium import spaces
 from numpy.testing import assert_allclose, assert_array_equal
 
 from ppo_bench.__main__ import main
-from ppo_bench.commands.equivalence.command import main as equivalence
 from ppo_bench.commands.evaluate import main as evaluate
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
@@ -158,21 +157,6 @@ def test_rows_of_a_rollout_are_those_of_its_steps(framework: str) -> None:
     runner.close()
 
 
-@pytest.mark.parametrize("framework", ACTING)
-def test_the_first_update_begins_with_the_policy_of_the_rollout(framework: str) -> None:
-    """Recomputed log-probabilities are the rollout's. Episodes end in the middle and at its end, in every way."""
-    scenes = Endings(spaces.Box(-9, 9, (5,), np.float32), spaces.Discrete(3), 16)
-    words = [*SMALL, "precision=float64", "ppo.num_steps=16", "ppo.update_epochs=1"]
-    runner = runner_for(framework, problem_for(scenes, 10, [*words, "ppo.num_minibatches=1", "ppo.learning_rate=1e-2"]))
-    state = runner.init(1)
-    for _ in range(3):
-        state, metrics, _ = runner.iterate(state)
-        assert abs(metrics["old_approx_kl"]) < 1e-12
-        assert metrics["clip_fraction"] == 0
-        assert metrics["gradient_norm"] > 1e-3
-    runner.close()
-
-
 # --- Annealing --------------------------------------------------------------------------------------------------------
 
 
@@ -253,13 +237,6 @@ def test_it_learns_what_needs_a_memory(tmp_path: Path) -> None:
     assert exit_code(evaluate, [str(folder), "episodes=1000"]) == 0
     (found,) = (json.loads(path.read_text())["returns"] for path in (folder / "evaluations").glob("*.json"))
     assert sum(returned > 0 for returned in found) >= 950
-
-
-@pytest.mark.slow
-def test_frameworks_train_the_same_transformer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["experiment=cleanrl/ppo_trxl_proof_of_memory", "precision=float64", "total_timesteps=4096"]
-    assert exit_code(equivalence, [*words, "frameworks=[torch_eager,jax_xla]", f"outputs={tmp_path}"]) == 0
-    assert "the frameworks do the same" in capsys.readouterr().out
 
 
 def test_images_too_small_for_convolutions_are_vectors() -> None:

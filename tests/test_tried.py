@@ -42,18 +42,21 @@ WRAPPED = {
 def test_a_broken_environment_is_named(kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     env_id = f"tests.broken:{kind}-v0"
     words = ["backend=gymnasium", f"env.id={env_id}"]
-    for command, arguments in ((main, [*words, f"outputs={tmp_path}"]), (check, words)):
-        assert exit_code(command, arguments) == 2
-        assert_one_line(capfd.readouterr().err, f"{env_id}: {SAYS[kind]}")
+    assert exit_code(main, [*words, f"outputs={tmp_path}"]) == 2
+    assert_one_line(capfd.readouterr().err, f"{env_id}: {SAYS[kind]}")
     assert_untrained(tmp_path)
+
+
+def test_check_names_a_broken_environment(capfd: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(check, ["backend=gymnasium", "env.id=tests.broken:Shape-v0"]) == 2
+    assert_one_line(capfd.readouterr().err, f"tests.broken:Shape-v0: {SAYS['Shape']}")
 
 
 @pytest.mark.parametrize("kind", WRAPPED)
 def test_a_broken_wrapper_is_named(kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     env_id, wrapper = "tests.broken:Sound-v0", f"env.wrappers=[{{_target_:tests.broken.{kind}}}]"
-    for command, more in ((main, [f"outputs={tmp_path}"]), (check, [])):
-        assert exit_code(command, ["backend=gymnasium", f"env.id={env_id}", wrapper, *more]) == 2
-        assert_one_line(capfd.readouterr().err, f"{env_id} in its wrappers: {WRAPPED[kind]}")
+    assert exit_code(main, ["backend=gymnasium", f"env.id={env_id}", wrapper, f"outputs={tmp_path}"]) == 2
+    assert_one_line(capfd.readouterr().err, f"{env_id} in its wrappers: {WRAPPED[kind]}")
     assert_untrained(tmp_path)
 
 
@@ -81,10 +84,15 @@ VECTORISED = [
 
 
 @pytest.mark.parametrize(
-    ("vectorization", "where", "when", "said"),
-    [*(("sync", *each) for each in (*ALONE, *VECTORISED)), *(("async", *each) for each in VECTORISED)],
+    ("how", "vectorization", "where", "when", "said"),
+    [
+        *(("exits", "sync", *each) for each in (*ALONE, *VECTORISED)),
+        *(("exits", "async", *each) for each in VECTORISED),
+        ("file", "sync", *ALONE[0]),
+        ("file", "sync", *VECTORISED[-1]),
+        ("file", "async", *VECTORISED[-1]),
+    ],
 )
-@pytest.mark.parametrize("how", ["exits", "file"])
 def test_an_exit_or_a_missing_file_of_an_environment_is_its_failure(
     how: str, vectorization: str, where: str, when: int, said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

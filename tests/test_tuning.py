@@ -33,6 +33,7 @@ def trained(framework: str, *words: str) -> Arrays:
     return {name: array for name, array in arrays.items() if name.startswith(("params.", "adam."))}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("framework", ["torch_eager", "jax_xla"])
 def test_what_is_off_is_not_called_and_changes_no_result(framework: str, monkeypatch: pytest.MonkeyPatch) -> None:
     called: set[str] = set()

@@ -41,10 +41,12 @@ def with_patch(copy: Path, old: str, new: str) -> Distance:
         path.write_text(before)
 
 
+@pytest.mark.slow
 def test_a_tree_trains_as_it_does_itself(copy: Path) -> None:
     assert compare(ROOT, copy, MLP) == NOTHING
 
 
+@pytest.mark.slow
 def test_rounding_is_told_from_a_fault(copy: Path) -> None:
     deltas = "rewards + gamma * bootstrap * values[1:] - values[:-1]"
     rounded = with_patch(copy, deltas, "rewards - values[:-1] + gamma * bootstrap * values[1:]")

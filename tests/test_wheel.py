@@ -15,6 +15,8 @@ from ppo_bench.common.paths import CONF
 from ppo_bench.configuration.load import load_config
 from tests.training import ROOT
 
+pytestmark = pytest.mark.slow
+
 RUN = ["backend=gymnasium", "total_timesteps=1024", "ppo.num_steps=128", "ppo.num_envs=8", "outputs=runs"]
 
 

@@ -101,7 +101,7 @@ def iteration(spec: TrainingSpec, device: torch.device) -> None:
         assert tensor.device.type == device.type
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", ["lstm_cnn", "trxl", "rnd"])
 def test_acting_and_targets_stay_on_the_gpu(case: str, gpu: torch.device) -> None:
     iteration(problem_of(case), gpu)
 

@@ -15,7 +15,7 @@ from ppo_bench.runners.checkpoint import find, load
 ROOT = Path(__file__).parent.parent
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
 """Variables of processes that are to use the package that is tested."""
-BATCH, ITERATIONS, EVERY, NUM_ENVS = 512, 60, 5, 4
+BATCH, ITERATIONS, EVERY, NUM_ENVS = 512, 30, 5, 4
 RUN = ["env=cartpole", "backend=gymnasium", "device=cpu", f"total_timesteps={ITERATIONS * BATCH + 100}"]
 RUN += [f"checkpoint.every_iterations={EVERY}"]
 GYM, SHORT = ["backend=gymnasium"], ["total_timesteps=1024"]

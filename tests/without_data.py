@@ -29,17 +29,14 @@ RND = ["algorithm=rnd", "algorithm.features=8", "algorithm.warm_up_iterations=1"
 CASES: dict[str, tuple[bool, bool, list[str]]] = {
     "mlp, choices": (False, False, ["network=mlp"]),
     "mlp, floats": (False, True, ["network=mlp", "ppo=continuous", "ppo.num_minibatches=2", "ppo.num_steps=8"]),
-    "wide_mlp": (False, False, ["network=wide_mlp"]),
     "nature_cnn": (True, False, ["network=nature_cnn"]),
     "nature_cnn, undivided planes": (True, False, ["network=nature_cnn", "network.undivided_channels=2"]),
     "impala_cnn": (True, False, ["network=impala_cnn"]),
     "combined": (False, True, ["network=combined", "ppo=continuous", "ppo.norm_obs=false", *SMALL]),
-    "lstm": (False, False, ["network=lstm"]),
     "gru": (False, False, ["network=gru"]),
     "lstm_cnn": (True, False, ["network=lstm_cnn"]),
     "trxl": (False, False, ["network=trxl", "network.memory=4", "network.dim=16", "network.heads=2"]),
     "rnd": (False, False, ["network=mlp", *RND]),
-    "rnd_cnn": (True, False, ["network=rnd_cnn", *RND]),
     "an algorithm of one's own": (False, False, ["network=mlp", *LEVELLED]),
 }
 """Networks and algorithms: whether observations are images, whether actions are floats, and the words."""
