@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import signal
@@ -177,7 +178,7 @@ def test_the_throughput_workload_has_more_environments(tmp_path: Path, capfd: py
         (["ppo.target_kl=0.01"], "ppo.target_kl=0.01: a bench measures all epochs; use ppo.target_kl=null"),
         (["env=nope"], "env/nope"),
         (["num_seeds=2"], "num_seeds=2: a bench measures one training; leave it out"),
-        (["round=3"], "'round'"),
+        (["round=3"], "there is no key round; did you mean rounds?"),
         (["checkpoint.load=there"], "checkpoint.load: a bench measures a training from its beginning; leave it out"),
         (["total_timesteps=1000"], "total_timesteps: a bench ends after its rounds and iterations; leave it out"),
     ],
@@ -188,3 +189,15 @@ def test_wrong_input_is_one_line(
     assert exit_code(main, [*words, f"outputs={tmp_path}"]) == 2
     assert_one_line(capfd.readouterr().err, fragment)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("framework", "known"), [("torch_eager", "aten::addmm"), ("jax_xla", "PjitFunction")])
+def test_a_trace_of_an_iteration_is_the_profilers(
+    framework: str, known: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ["trace=true", "env=cartpole", "backend=envpool", f"framework={framework}", "ppo.num_steps=16"]
+    assert exit_code(main, [*words, "device=cpu", f"outputs={tmp_path}"]) == 0
+    path = Path(capfd.readouterr().out.splitlines()[-1])
+    assert path.name == f"cartpole-canonical-envpool-{framework}.trace.json.gz"
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    assert sum(known in event.get("name", "") for event in events) >= 17  # observations

@@ -60,7 +60,7 @@ def test_a_run_and_a_sweep_are_those_of_the_module(capsys: pytest.CaptureFixture
     [
         (["evaluat"], "there is no command 'evaluat'; did you mean evaluate?"),
         (["xyz"], "there is no command 'xyz'; there are train, sweep,"),
-        (["train", "seeed=1"], "'seeed': Key 'seeed' not in 'RootSchema'; did you mean seed?"),
+        (["train", "seeed=1"], "there is no key seeed; did you mean seed?"),
     ],
 )
 def test_wrong_input_is_one_line(capsys: pytest.CaptureFixture[str], words: list[str], line: str) -> None:
@@ -95,7 +95,5 @@ def test_bash_completes_commands_groups_and_choices() -> None:
     assert completed("ppo-bench eq") == ["equivalence"]
     assert completed("ppo-bench train env=hop") == ["env=hopper"]
     assert completed("ppo-bench ppo.lear") == ["ppo.learning_rate="]
-    assert completed("ppo-bench bench comp") == ["compare"]
     assert completed("ppo-bench bench env=hop") == ["env=hopper"]
-    for words in ("export outp", "bench compare out"):  # where bash itself completes files
-        assert completed(f"ppo-bench {words}") == []
+    assert completed("ppo-bench export outp") == []  # bash itself completes files

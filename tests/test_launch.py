@@ -25,7 +25,7 @@ TWO, FOUR = (f"launch.nodes=2 devices={count} ppo.shards=4" for count in (2, 4))
 WRONG = {
     "launch=nowhere": "launch/nowhere",
     "launch=null": "launch=null",
-    "launch.cpu=2": "'launch.cpu': Key 'cpu' not in 'Launch'; did you mean cpus?",
+    "launch.cpu=2": "there is no key launch.cpu; did you mean cpus?",
     "launch.nonsense=2": "'launch.nonsense'",
     "launch.cpus=many": "launch.cpus=many: Value 'many'",
     "launch.cpus=1,2": "launch.cpus=1,2",

@@ -57,24 +57,20 @@ class Config:
         `elsewhere` says that another machine will train, whose devices are unknown.
         """
         if not self.steps_envs:
-            named = self.root.env.id is not None  # by an id of one's own, which other backends do not have
-            on_the_host = [] if named else [name for name in ("gymnasium", "envpool") if name in self.root.env.ids]
             in_jax = "jax" in self.backend.libraries(self.task.id)
-            frameworks = ["jax_xla"] if in_jax else ["torch_eager", "torch_compile"]
-            pairs = [(name, self.backend.name) for name in frameworks]
-            pairs += [(self.framework.name, name) for name in on_the_host]
             raise ConfigError(
                 f"framework={self.framework.name} cannot step {self.task.id} of backend={self.backend.name}, which is "
-                f"{'part of a JAX program' if in_jax else 'made of PyTorch tensors'}; pairs that work: "
-                + ", ".join(f"framework={one} backend={other}" for one, other in pairs)
+                + (
+                    "part of a JAX program: use framework=jax_xla"
+                    if in_jax
+                    else "made of PyTorch tensors: use framework=torch_eager"
+                )
+                + f", or another backend of {', '.join(self.root.env.ids)}"
             )
         if self.trains_several and not (self.framework.library == "jax" and self.backend.vmappable):
-            seeds = ",".join(str(self.root.seed + k) for k in range(self.root.num_seeds))
-            values = (f"{key}={','.join(map(str, values))}" for key, values in self.grid.items())
             raise ConfigError(
                 f"{'grid' if self.grid else f'num_seeds={self.root.num_seeds}'} is for framework=jax_xla "
-                "backend=device, where one program can train several runs; elsewhere use a sweep: -m "
-                + " ".join((*values, f"seed={seeds}"))
+                "backend=device, where one program can train several runs; elsewhere use a sweep: -m seed=1,2"
             )
         if not elsewhere:
             self._require_devices()
@@ -85,22 +81,20 @@ class Config:
             tracker.require()
         if every_episodes := self.root.video.every_episodes:
             require("av", "video", f"video.every_episodes={every_episodes}")
-        at_once, every = self.framework.iterations_per_call, self.root.checkpoint.every_iterations
+        at_once = self.framework.iterations_per_call
         if at_once > 1 and not self.backend.in_graph:
             raise ConfigError(
                 f"framework.iterations_per_call={at_once} needs environments that are part of the program: "
                 "use backend=device, backend=envpool_xla, or 1"
             )
-        if (evaluated := self.root.evaluation.every_iterations) % at_once:
-            raise ConfigError(
-                f"framework.iterations_per_call={at_once} does not divide evaluation.every_iterations={evaluated}: "
-                "states within a block never come to the host"
-            )
-        if every % at_once:
-            raise ConfigError(
-                f"framework.iterations_per_call={at_once} does not divide checkpoint.every_iterations={every}: "
-                "choose a divisor"
-            )
+        for key, every in (
+            ("evaluation.every_iterations", self.root.evaluation.every_iterations),
+            ("checkpoint.every_iterations", self.root.checkpoint.every_iterations),
+        ):
+            if every % at_once:
+                raise ConfigError(
+                    f"framework.iterations_per_call={at_once} does not divide {key}={every}: choose a divisor"
+                )
         self._require_source()
 
     @property

@@ -49,15 +49,15 @@ def print_table(outcomes: Sequence[Outcome]) -> None:
 
     A last line counts the states.
     """
-    shared = set.intersection(*(set(outcome.words) for outcome in outcomes)) if len(outcomes) > 1 else set()
+    shared = set.intersection(*(set(outcome.overrides) for outcome in outcomes)) if len(outcomes) > 1 else set()
     table = Table(box=None)
     for column in ("state", "job", "final return or error"):
         table.add_column(column, overflow="fold")
     for outcome in outcomes:
-        words = " ".join(word for word in outcome.words if word not in shared)
+        own = " ".join(word for word in outcome.overrides if word not in shared)
         value = outcome.final_return_mean
         detail = outcome.error or ("no episode ended" if value is None else f"{value:.2f}")
-        table.add_row(Text(outcome.state, STATES[outcome.state]), Text(words), Text(detail))
+        table.add_row(Text(outcome.state, STATES[outcome.state]), Text(own), Text(detail))
     console = Console(stderr=True)
     (console if console.is_terminal else Console(stderr=True, width=200)).print(table)
     states = [outcome.state for outcome in outcomes]

@@ -1,6 +1,6 @@
 """`python -m ppo_bench.export RUN_DIR [--out DIR] [--onnx]`: a run as a folder for the Hugging Face Hub.
 
-README.md is the model card: returns, curve, the command that trains the same, licence. model.safetensors are the arrays
+README.md is the model card: returns, the command that trains the same, licence. model.safetensors are the arrays
 of the newest checkpoint in the layout that every framework loads, config.json is all that the run recorded of itself,
 replay.mp4 a film if the run has one, policy.onnx the policy if --onnx is given. Whoever downloads the folder plays it
 by `python -m ppo_bench.evaluate DIR` and trains it further by checkpoint.load=DIR.
@@ -15,11 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from ppo_bench.commands.export.card import Returns, card
-from ppo_bench.commands.export.curve import draw
 from ppo_bench.common.cli import Parser
 from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.common.files import make_folder, read_json, write_safely
-from ppo_bench.common.rows import read_rows
 from ppo_bench.common.values import file_name
 from ppo_bench.configuration.compose import key_of
 from ppo_bench.configuration.config import Config
@@ -29,7 +27,7 @@ from ppo_bench.envs.observation_selection import make_env
 from ppo_bench.runners import checkpoint
 from ppo_bench.runs.run_config import read_run
 
-README, CURVE, FILM, POLICY = "README.md", "curve.png", "replay.mp4", "policy.onnx"
+README, FILM, POLICY = "README.md", "replay.mp4", "policy.onnx"
 OWN_TO_THE_MACHINE = (
     *("name", "outputs", "rerun", "tracker", "video", "hydra"),
     *("checkpoint.load", "checkpoint.fine_tune", "framework.compile_cache"),
@@ -78,15 +76,13 @@ def export(
     words = _words(run["overrides"], recorded_config(public, {}).identity)
     # First, so that an export that was interrupted is known as one, and written again.
     checkpoint.write_exported(folder, run | {"overrides": words or [], "config": public}, saved)
-    rows = [row for row in read_rows(run_folder / "metrics.jsonl") if row["global_step"] <= saved.loop["global_step"]]
     film = _film(run_folder, checkpoint_name)
     if film:
         shutil.copyfile(film, folder / FILM)
     else:
         (folder / FILM).unlink(missing_ok=True)
-    drawn = draw(rows, folder / CURVE)
     returns = _returns(run_folder, checkpoint_name, saved)
-    text = card(run, config, saved.loop, words, returns, CURVE if drawn else None, FILM if film else None)
+    text = card(run, config, saved.loop, words, returns, FILM if film else None)
     write_safely(folder / README, text.encode())
 
 

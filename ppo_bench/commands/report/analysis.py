@@ -52,12 +52,10 @@ class Options:
     """A framework, or a value of what is compared."""
     margin: float = MARGIN
     """Margin of equivalence, as a fraction of a task's scale or of the baseline's mean return."""
-    margin_return: float | None = None
-    """Margin of equivalence as a return, for all tasks; None to use `margin`."""
 
     def margin_of(self, env_id: str, mean: float) -> float:
         """The margin as a return, for an environment on which the baseline's or the published mean is `mean`."""
-        return self.margin_return or equivalence_margin(env_id, mean, self.margin)
+        return equivalence_margin(env_id, mean, self.margin)
 
 
 class Pair(NamedTuple):
