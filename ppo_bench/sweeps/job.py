@@ -58,9 +58,13 @@ def run_job(composed: DictConfig) -> float | None:
         outcome = Outcome("failed", overrides, "", None, said)
     write_json(Path(hydra.runtime.output_dir) / OUTCOME, outcome._asdict())
     value = outcome.final_return_mean
-    shown = outcome.error or ("no episode ended" if value is None else f"final_return_mean {value:.2f}")
-    print_status(f"job {hydra.job.num}: {outcome.state}, {shown}")
+    print_status(f"job {hydra.job.num}: {outcome.state}, {outcome.error or f'final return {shown(value)}'}")
     return value
+
+
+def shown(final_return_mean: float | None) -> str:
+    """A final return as text."""
+    return "none, no episode ended" if final_return_mean is None else f"{final_return_mean:.2f}"
 
 
 def _train(config: Config, overrides: list[str]) -> Outcome:
