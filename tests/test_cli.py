@@ -28,7 +28,7 @@ WRONG = {
     # pairs
     "framework=torch_eager env=minatar_breakout ppo.num_envs=4": "part of a JAX program: use framework=jax_xla",
     "framework=torch_eager backend=envpool_xla": "part of a JAX program: use framework=jax_xla",
-    "framework=jax_xla env=pong backend=device": "it is by backend=envpool, backend=envpool_xla, backend=gymnasium",
+    "framework=jax_xla env=pong backend=device": "available with backend=envpool, backend=envpool_xla, backend=gymnasium",
     # keys
     "--config-dir=nowhere": "nowhere' not found",
     "tests": "'tests'",
@@ -105,8 +105,8 @@ WRONG = {
     # what does not go together
     "ppo.num_minibatches=3": "ppo.num_minibatches=3 does not divide the batch of ppo.num_envs x ppo.num_steps = 512",
     "total_timesteps=511": "total_timesteps=511 is less than one iteration of ppo.num_envs x ppo.num_steps = 512",
-    "backend=envpool ~env.ids.envpool": "env=cartpole is not offered by backend=envpool; it is by backend=device",
-    "backend=gymnasium ~env.ids.gymnasium": "not offered by backend=gymnasium; it is by backend=device",
+    "backend=envpool ~env.ids.envpool": "backend=envpool has no env=cartpole; available with backend=device",
+    "backend=gymnasium ~env.ids.gymnasium": "backend=gymnasium has no env=cartpole; available with backend=device",
     # syntax and interpolations
     "seed": "seed",
     "seed=[1": "[1",

@@ -169,7 +169,7 @@ class Config:
             raise ConfigError("env.ids.jax: the backend jax is called device; use env.ids.device")
         if env.id is None and self.backend.name not in env.ids:
             offered = ", ".join(f"backend={name}" for name in sorted(env.ids))
-            raise ConfigError(f"env={env.name} is not offered by backend={self.backend.name}; it is by {offered}")
+            raise ConfigError(f"backend={self.backend.name} has no env={env.name}; available with {offered}")
         name, env_id = env_name_and_id(self.resolved)
         return Task(
             name,

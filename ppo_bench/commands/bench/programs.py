@@ -102,7 +102,7 @@ def runnable(overrides: list[str]) -> list[tuple[list[str], Config]]:
                 found.append((words, config))
     if not found:
         load(expand(overrides)[0]).require()  # raises the reason, if there is one
-        raise ConfigError("no framework can step these environments here; what was left out stands above")
+        raise ConfigError("no framework can step these environments here; the reasons are above")
     return found
 
 

@@ -135,10 +135,10 @@ def _returns(run_folder: Path, checkpoint_name: str, saved: checkpoint.Checkpoin
     """The returns of the newest evaluation of the checkpoint over more episodes than a film, or else of its last
     training episodes; None without."""
     paths = sorted(run_folder.glob(f"evaluations/{checkpoint_name}-*.json"), key=lambda path: path.stat().st_mtime)
-    found = [told for path in paths if (told := read_json(path, "remove it, or evaluate again"))["episodes"] > 1]
+    found = [one for path in paths if (one := read_json(path, "remove it, or evaluate again"))["episodes"] > 1]
     if found:
-        told = found[-1]
-        how = "likeliest" if told["greedy"] else "sampled"
-        return Returns(told["returns"], f"{told['episodes']} whole episodes in fresh environments, {how} actions")
+        newest = found[-1]
+        how = "likeliest" if newest["greedy"] else "sampled"
+        return Returns(newest["returns"], f"{newest['episodes']} whole episodes in fresh environments, {how} actions")
     recent = saved.loop["recent_returns"]
     return Returns(recent, f"the last {len(recent)} training episodes, sampled actions") if recent else None
