@@ -28,7 +28,7 @@ WRONG = {
     # pairs
     "framework=torch_eager env=minatar_breakout ppo.num_envs=4": "part of a JAX program: use framework=jax_xla",
     "framework=torch_eager backend=envpool_xla": "part of a JAX program: use framework=jax_xla",
-    "framework=jax_xla env=pong backend=device": "available with backend=envpool, backend=envpool_xla, backend=gymnasium",
+    "framework=jax_xla env=pong backend=device": "available with backend=envpool, backend=envpool_xla",
     # keys
     "--config-dir=nowhere": "nowhere' not found",
     "tests": "'tests'",
