@@ -58,14 +58,10 @@ class Config:
         """
         if not self.steps_envs:
             in_jax = "jax" in self.backend.libraries(self.task.id)
+            what = "part of a JAX program" if in_jax else "made of PyTorch tensors"
             raise ConfigError(
                 f"framework={self.framework.name} cannot step {self.task.id} of backend={self.backend.name}, which is "
-                + (
-                    "part of a JAX program: use framework=jax_xla"
-                    if in_jax
-                    else "made of PyTorch tensors: use framework=torch_eager"
-                )
-                + f", or another backend of {', '.join(self.root.env.ids)}"
+                f"{what}: use framework={'jax_xla' if in_jax else 'torch_eager'}, or another backend"
             )
         if self.trains_several and not (self.framework.library == "jax" and self.backend.vmappable):
             raise ConfigError(

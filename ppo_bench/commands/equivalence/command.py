@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
@@ -30,6 +30,7 @@ from ppo_bench.commands.equivalence.rounding import Tie, tied_actions, ties
 from ppo_bench.common.cli import Parser, parse_overrides
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.progress import print_status
+from ppo_bench.common.values import within
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
 from ppo_bench.configuration.schema import RootSchema, with_free_keys
@@ -42,7 +43,7 @@ from ppo_bench.sweeps.expand import expand
 class EquivalenceSchema(RootSchema):
     """The keys of conf/equivalence.yaml."""
 
-    mode: str
+    mode: str = field(metadata=within(lambda value: value in ("lockstep", "free"), "choose lockstep or free"))
     frameworks: list[str] | None
     variants: dict[str, Any] | None
 
@@ -64,8 +65,6 @@ def main(arguments: list[str]) -> int:
         return cleanrl.main(overrides)
     config = load(overrides)
     assert isinstance(config.root, EquivalenceSchema)
-    if config.root.mode not in ("lockstep", "free"):
-        raise ConfigError(f"mode={config.root.mode}: choose lockstep or free")
     require_no_run(config, overrides)
     config.backend.require()
     variants = [_swept(key, values) for key, values in (config.root.variants or {}).items()]
