@@ -39,7 +39,7 @@ WRONG = {
     "network=lstm network.unit=64": "did you mean units?",
     "algorithm=rnd algorithm.intrinsic_coeff=2": "did you mean int_coef?",
     "backend=gymnasium backend.num_threads=2": "there is no key backend.num_threads; there are",
-    "tracker.wandb.mode=offline": "tracker.wandb.mode",
+    "tracker.wandb.mode=offline": "there is no key tracker.wandb",
     "frmework=jax_xla": "did you mean framework",
     "env.atari.frames=3": "env.atari.frames",
     "algorithm.features=3": "there is no key algorithm.features; there are ",

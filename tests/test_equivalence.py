@@ -277,7 +277,7 @@ def test_leaders_restart_their_environments_when_training_does() -> None:
         ("network=nature_cnn", "this network takes images"),
         ("precision=tf32 device=cpu", "precision=tf32 needs a GPU"),
         ("device=cuda:63", "device=cuda:63: "),
-        ("mod=free", "'mod'"),
+        ("mod=free", "there is no key mod; did you mean mode?"),
     ],
 )
 def test_wrong_input_is_one_line(override: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

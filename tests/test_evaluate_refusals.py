@@ -17,7 +17,7 @@ from tests.refusals import assert_one_line
 
 WRONG = {
     "episode=3": "there is no key episode; did you mean episodes?",
-    "ppo.gamma=0.5": "'ppo.gamma'",
+    "ppo.gamma=0.5": "there is no key ppo; there are episodes num_envs",
     "episodes=many": "episodes=many: Value 'many'",
     "episodes=1.5": "episodes=1.5: Value '1.5'",
     "episodes=0": "episodes=0: must be at least 1",

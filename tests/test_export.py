@@ -181,7 +181,6 @@ def test_a_network_of_a_users_own_has_a_card_without_a_command(run: Path, tmp_pa
         (["{run}", "--out", "/dev/null/export"], "name another folder by --out"),
         (["{tmp}/export"], "is an exported run already: name the run folder that it was made from"),
         ([], "the following arguments are required: RUN_DIR"),
-        (["{cut}", "--out", "{tmp}/of_cut"], "metrics.jsonl is damaged ("),
         (["{damaged}"], "is damaged (the checksum of model.safetensors does not match)"),
     ],
 )
@@ -193,11 +192,7 @@ def test_wrong_input_is_one_line(
     damaged = "{damaged}" in words
     if damaged:
         (tmp_path / "export" / "model.safetensors").write_bytes(b"\0" * 64)
-    if "{cut}" in words:
-        shutil.copytree(run, tmp_path / "cut")
-        with open(tmp_path / "cut" / "metrics.jsonl", "a") as file:
-            file.write('{"iteration": 9, "glo\n')
-    places = {"tmp": tmp_path, "run": run, "damaged": tmp_path / "export", "cut": tmp_path / "cut"}
+    places = {"tmp": tmp_path, "run": run, "damaged": tmp_path / "export"}
     command = [word.format(**places) for word in words]
     if damaged:
         load = [*CARTPOLE, "device=cpu", f"outputs={tmp_path}", f"checkpoint.load={command[0]}"]
