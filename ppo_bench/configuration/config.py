@@ -64,9 +64,12 @@ class Config:
                 f"{what}: use framework={'jax_xla' if in_jax else 'torch_eager'}, or another backend"
             )
         if self.trains_several and not (self.framework.library == "jax" and self.backend.vmappable):
+            seeds = ",".join(str(self.root.seed + k) for k in range(self.root.num_seeds))
+            values = (f"{key}={','.join(map(str, values))}" for key, values in self.grid.items())
             raise ConfigError(
                 f"{'grid' if self.grid else f'num_seeds={self.root.num_seeds}'} is for framework=jax_xla "
-                "backend=device, where one program can train several runs; elsewhere use a sweep: -m seed=1,2"
+                "backend=device, where one program can train several runs; elsewhere use a sweep: -m "
+                + " ".join((*values, f"seed={seeds}"))
             )
         if not elsewhere:
             self._require_devices()
