@@ -183,8 +183,10 @@ THEIR_SCRIPTS = [
     ("cleanrl/ppo_trxl/ppo_trxl.py", "ppo_trxl", [*TRXL, "ppo.num_steps=256"]),
     ("cleanrl/ppo_trxl/ppo_trxl.py", "ppo_trxl_minigrid", [*TRXL, "ppo.num_steps=128"]),
     ("cleanrl/ppo_trxl/ppo_trxl.py", "ppo_trxl_proof_of_memory", []),
+    ("leanrl/ppo_continuous_action_torchcompile.py", "ppo_continuous_action", []),
+    ("leanrl/ppo_atari_envpool_torchcompile.py", "ppo_atari_envpool", SMALL),
 ]
-"""Scripts in a copy of CleanRL's repository, their presets, and sizes that a CPU trains in seconds."""
+"""Scripts in copies of CleanRL's and LeanRL's repositories, their presets, and sizes that a CPU trains in seconds."""
 
 
 @pytest.mark.slow

@@ -22,6 +22,7 @@ INTERFACES = {
     "1, as in SuperSuit 3.4.0",
     "roms": "PettingZoo's games find their ROMs in ale_py",
     "strtobool": "distutils.util.strtobool, which Python 3.12 no longer has",
+    "wandb": "wandb records nothing; the last step of Adam ends an iteration",
     "jax": "jax.tree_map is jax.tree.map",
 }
 """Of packages as they were when the scripts were written."""

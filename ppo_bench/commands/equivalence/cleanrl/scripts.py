@@ -40,6 +40,11 @@ class ScriptSpec:
     """Its `--vf-coef` of `ppo.vf_coef`; half where its value loss is not halved."""
 
     @property
+    def logs(self) -> bool:
+        """Whether it logs charts/learning_rate at the end of each iteration."""
+        return "leanrl" not in self.patches
+
+    @property
     def is_distributed(self) -> bool:
         """Whether several processes share its training, one for each of `ppo.shards`."""
         return "multigpu" in self.patches
@@ -48,9 +53,11 @@ class ScriptSpec:
 SCRIPTS = {
     "ppo": ScriptSpec(names.classic),
     "ppo_continuous_action": ScriptSpec(names.continuous, normalizes=True),
+    "ppo_continuous_action_torchcompile": ScriptSpec(names.continuous, ("leanrl",), normalizes=True),
     "ppo_atari": ScriptSpec(names.nature),
     "ppo_atari_multigpu": ScriptSpec(names.nature, ("multigpu",)),
     "ppo_atari_envpool": ScriptSpec(names.nature, ("envpool_compat",)),
+    "ppo_atari_envpool_torchcompile": ScriptSpec(names.nature, ("envpool_compat", "leanrl")),
     "ppo_atari_envpool_xla_jax": ScriptSpec(names.flax, in_jax=True),
     "ppo_atari_envpool_xla_jax_scan": ScriptSpec(names.flax, in_jax=True),
     "ppo_atari_lstm": ScriptSpec(names.lstm),
@@ -70,7 +77,7 @@ SCRIPTS = {
         vf_coef=0.5,
     ),
 }
-"""CleanRL's scripts by name."""
+"""All scripts by name: CleanRL's, and two of LeanRL's."""
 
 
 def require_known(script: Path, config: Config) -> None:
@@ -78,7 +85,7 @@ def require_known(script: Path, config: Config) -> None:
     spec = SCRIPTS.get(script.stem)
     if spec is None:
         raise ConfigError(f"against={script.name}: it is not known here; there are {', '.join(SCRIPTS)}")
-    if "charts/learning_rate" not in script.read_text(encoding="utf-8"):
+    if spec.logs and "charts/learning_rate" not in script.read_text(encoding="utf-8"):
         raise ConfigError(f"against={script}: it does not log charts/learning_rate, as CleanRL's scripts do")
     if config.ppo.mask_resets and not spec.masks_resets:
         raise ConfigError("ppo.mask_resets=true: this script learns from reset steps, too; leave it out")

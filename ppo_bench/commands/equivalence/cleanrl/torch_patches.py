@@ -96,6 +96,10 @@ def _supply_permutations(script: TorchScript) -> None:
                 return taken
             return taken.ravel()[script.value_mask.ravel()[taken.ravel()]]
 
+        def split(self, size: int) -> list[Any]:
+            """Slices of `size` transitions, one behind the other, as of a tensor."""
+            return [self[k : k + size] for k in range(0, len(self), size)]
+
     @patch(np, "arange")
     def arange(original: Any, *arguments: Any, **options: Any) -> Any:
         made = original(*arguments, **options)

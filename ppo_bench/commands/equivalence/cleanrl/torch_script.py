@@ -47,7 +47,7 @@ class TorchScript(Script):
     def end_iteration(self) -> None:
         """See `Script.end_iteration`."""
         own = self.variables
-        actions = own["actions"].numpy()
+        actions = (own["actions"] if "actions" in own else own["container"]["actions"]).numpy()
         if self.training_spec.network.discrete and actions.ndim > 2:
             actions = actions[..., 0]  # one choice at a time
         theirs = {name: p for name, p in self._parameters().items() if p.requires_grad}
