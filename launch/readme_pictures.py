@@ -1,9 +1,5 @@
 #!/usr/bin/env python3
-"""The pictures of README: `launch/readme_pictures.py` plots returns over minutes, from docs/results/curves.parquet.
-
-`launch/readme_pictures.py --video MP4` also makes docs/assets/hopper.gif from seconds 2 to 5 of MP4, a video that
-`ppo-bench evaluate RUN_DIR video=true` has written.
-"""
+"""The pictures of README: `launch/readme_pictures.py` plots returns over minutes, from docs/results/curves.parquet."""
 
 from __future__ import annotations
 
@@ -29,21 +25,15 @@ FRAMEWORKS = {
 """Colours of each framework's curve on a light and on a dark background."""
 INK = {"light": "#24292f", "dark": "#d7dce2"}
 TASKS = {"cartpole": "CartPole-v1", "acrobot": "Acrobot-v1"}
-SECONDS = (2.0, 5.0)
-"""Start and end, in seconds, of the part of the video that the GIF shows."""
-FRAMES_PER_SECOND, PIXELS, COLOURS = 20, 280, 64
 
 
 def main(arguments: list[str]) -> int:
-    """Draw the curves for a light and a dark background; with --video, also make the GIF."""
+    """Draw the curves for a light and a dark background."""
     parser = Parser("python launch/readme_pictures.py", description=__doc__)
-    parser.add_argument("--video", type=Path, metavar="MP4")
     parser.add_argument("--out", type=Path, default=DOCS / "assets", help="where the pictures go (docs/assets)")
     options = parser.parse_args(arguments)
     for scheme in INK:
         print(draw(DOCS / "results" / "curves.parquet", options.out / f"minutes-{scheme}.svg", scheme))
-    if options.video:
-        print(animate(options.video, options.out / "hopper.gif"))
     return 0
 
 
@@ -93,28 +83,6 @@ def _curves(file: Path, env: str, framework: str) -> tuple[np.ndarray, np.ndarra
     begin = max(found["x"][rows].min() for rows in of_seed)
     grid = np.linspace(begin, end, 100)
     return grid, np.stack([np.interp(grid, found["x"][rows], found["value"][rows]) for rows in of_seed])
-
-
-def animate(video: Path, out: Path) -> Path:
-    """Write seconds `SECONDS` of `video` as a GIF; returns its path."""
-    import av
-    from PIL import Image
-
-    frames, last = [], -1
-    with av.open(str(video)) as container:
-        for frame in container.decode(video=0):
-            at = float(frame.time or 0.0)
-            tick = int(at * FRAMES_PER_SECOND)
-            if SECONDS[0] <= at < SECONDS[1] and tick != last:
-                last = tick
-                image = Image.fromarray(frame.to_ndarray(format="rgb24")).resize(
-                    (PIXELS, PIXELS), Image.Resampling.LANCZOS
-                )
-                frames.append(image.quantize(COLOURS, dither=Image.Dither.NONE))
-    frames[0].save(
-        out, save_all=True, append_images=frames[1:], duration=1000 // FRAMES_PER_SECOND, loop=0, optimize=True
-    )
-    return out
 
 
 if __name__ == "__main__":

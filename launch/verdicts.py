@@ -21,7 +21,6 @@ from ppo_bench.commands.report.published import (
     MARGIN,
     Reference,
     equivalence_margin,
-    is_another_version,
     references,
     stem,
 )
@@ -117,6 +116,11 @@ def _same_env(run: dict[str, Any], reference: Reference) -> bool:
 
 def _way(run: dict[str, Any]) -> Way:
     return Way(*(run[name] for name in Way._fields))
+
+
+def is_another_version(env_id: str, other: str) -> bool:
+    """Whether two ids, such as `Pusher-v5` and `Pusher-v4`, differ in nothing but the version."""
+    return env_id != other and env_id.rpartition("-v")[0] == other.rpartition("-v")[0]
 
 
 def _beside(reference: Reference, way: Way, finals: np.ndarray) -> Row:

@@ -7,8 +7,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -24,7 +23,6 @@ from ppo_bench.common.errors import ConfigError, RunError, RunInterrupted, one_l
 from ppo_bench.common.paths import CONF
 from ppo_bench.common.rank_info import read_rank_info
 from ppo_bench.configuration.compose import config_error
-from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import job_config
 from ppo_bench.runs.results import final_return
 from ppo_bench.sweeps.job import run_job
@@ -54,19 +52,21 @@ def application(arguments: Sequence[str], program: str = "ppo_bench") -> int:
 
     @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
     def train(composed: DictConfig) -> float | None:
-        with _environment("HYDRA_FULL_ERROR", shows_all):
-            if HydraConfig.get().mode == RunMode.MULTIRUN:
+        if HydraConfig.get().mode == RunMode.MULTIRUN:
+            os.environ["HYDRA_FULL_ERROR"] = shows_all  # the process of the job inherits it
+            try:
                 return run_job(composed)
-            folders: list[Path] = []
-            codes.append(1)
-            codes[0] = exit_code(lambda _: _train(job_config(composed), folders), [])
+            finally:
+                os.environ["HYDRA_FULL_ERROR"] = "1"
+        folders: list[Path] = []
+        codes.append(1)
+        codes[0] = exit_code(lambda _: _train(composed, folders), [])
         return final_return(folders)
 
-    before, shows_all = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
-    sys.argv = [program, *arguments]
+    before, shows_all = sys.argv, os.environ.get("HYDRA_FULL_ERROR", "0")
+    sys.argv, os.environ["HYDRA_FULL_ERROR"] = [program, *arguments], "1"  # Hydra raises its errors, and does not exit
     try:
-        with _environment("HYDRA_FULL_ERROR", "1"):  # Hydra raises its errors, and does not end the process
-            train()
+        train()
     except SystemExit as end:  # of the parser of the command line, or of the callback of a multirun
         if isinstance(end.code, Exception):
             raise end.code from end
@@ -87,50 +87,24 @@ def application(arguments: Sequence[str], program: str = "ppo_bench") -> int:
             raise refusal(error) if "sbatch: error" in str(error) else failure from error
         raise config_error(error, arguments) from error
     finally:
-        sys.argv = before
+        sys.argv, os.environ["HYDRA_FULL_ERROR"] = before, shows_all
     return codes[0] if codes else 0
 
 
-@contextmanager
-def _environment(name: str, value: str | None) -> Iterator[None]:
-    """A context in which an environment variable has a value; without one if it is None."""
-    before = os.environ.get(name)
-
-    def put(value: str | None) -> None:
-        os.environ.pop(name, None)
-        os.environ.update({name: value} if value is not None else {})
-
-    put(value)
-    try:
-        yield
-    finally:
-        put(before)
-
-
-def _train(config: Config, folders: list[Path]) -> int:
+def _train(composed: DictConfig, folders: list[Path]) -> int:
     """Train the run or the runs of a configuration, print their `folders`, and put them into this list."""
     from ppo_bench.runs.distributed import require_world_size
 
+    config = job_config(composed)
     require_world_size(config)
-    with _signals_as_ctrl_c():
-        from ppo_bench.runs.train import train
+    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):  # until the training handles them itself
+        signal.signal(number, signal.default_int_handler)
+    from ppo_bench.runs.train import train
 
-        folders += train(config, _STARTED_AT)
+    folders += train(config, _STARTED_AT)
     for folder in folders:
         print(folder)
     return 0
-
-
-@contextmanager
-def _signals_as_ctrl_c() -> Iterator[None]:
-    """A context in which SIGTERM, SIGUSR1 and SIGUSR2 act as Ctrl-C does, until the training handles them itself."""
-    numbers = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
-    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _exit(code: int) -> NoReturn:

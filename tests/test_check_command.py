@@ -1,10 +1,7 @@
-"""The command `check`: its lines, its table of all environments, its exit codes."""
+"""The command `check`: its lines and its exit codes."""
 
 from __future__ import annotations
 
-import argparse
-import os
-import signal
 from typing import Any
 
 import gymnasium
@@ -58,60 +55,6 @@ def test_what_an_environment_raises_is_shown_and_a_line(capfd: pytest.CaptureFix
     out, err = capfd.readouterr()
     assert out == "FAIL  it raises in random play: RuntimeError: the pole broke\n"
     assert "in step\n    raise RuntimeError" in err
-
-
-def test_all_is_a_line_for_each_pair_in_order_whatever_the_number_of_jobs(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pairs = [
-        ("acrobot", "gymnasium", "Acrobot-v1"),
-        ("cartpole", "envpool", "CartPole-v1"),
-        ("no_such", "device", "None"),
-    ]
-    monkeypatch.setattr(check, "offered", lambda: pairs)
-    assert check.main(["--all", "--jobs", "2", "--num-steps", "300"]) == 1
-    header, *rows, verdict = capsys.readouterr().out.splitlines()
-    assert header.split() == ["env", "backend", "id", "s", "verdict"]
-    assert [tuple(row.split()[:3]) for row in rows] == pairs
-    assert f"FAIL: {ENDS}" in rows[0]  # no episode of Acrobot is over after 300 steps at random
-    assert rows[1].endswith("ok, 16 rules")
-    assert "skipped: there is no env/no_such" in rows[2]
-    assert verdict == "1 broken; 1 were skipped"
-
-
-def test_all_compares_with_gymnasium_what_gymnasium_has(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pairs = [("cartpole", "envpool", "CartPole-v1"), ("minatar_breakout", "device", "minatar-breakout")]
-    monkeypatch.setattr(check, "offered", lambda: pairs)
-    assert check.main(["--all", "--distribution", "--num-episodes", "100", "--num-steps", "300"]) == 0
-    _, *rows, verdict = capsys.readouterr().out.splitlines()
-    assert [row.split()[-2] for row in rows] == ["18", "16"]
-    assert verdict == "every environment that was checked keeps the contract"
-
-
-def verdict_of(pair: check.Pair, options: argparse.Namespace) -> check.Verdict:
-    """Instead of a check: the first of these pairs ends its process."""
-    if pair[0] == "deadly":
-        os.kill(os.getpid(), signal.SIGSEGV)
-    return "ok", f" {pair[0]}", 0.0
-
-
-def test_a_crash_is_a_line_of_the_table_and_not_its_end(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = ["a", "deadly", "b", "c"]
-    monkeypatch.setattr(check, "offered", lambda: [(name, "gymnasium", name) for name in names])
-    monkeypatch.setattr(check, "_judge", verdict_of)
-    assert check.main(["--all", "--jobs", "2"]) == 1
-    _, *rows, verdict = capsys.readouterr().out.splitlines()
-    assert [row.split()[4:] for row in rows] == [
-        ["ok", "a"],
-        ["FAIL:", "its", "process", "crashed"],
-        ["ok", "b"],
-        ["ok", "c"],
-    ]
-    assert verdict == "1 broken"
 
 
 def test_the_command_refuses_an_unknown_environment_with_one_line(capfd: pytest.CaptureFixture[str]) -> None:

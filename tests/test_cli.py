@@ -24,18 +24,18 @@ WRONG = {
     "ppo=default": "atari board classic continuous minatar physics procgen",
     "experiment=cleanrl/dqn": "cleanrl/dqn",
     # pairs
-    "framework=torch_eager env=minatar_breakout ppo.num_envs=4": "that work: framework=jax_xla backend=device",
-    "framework=jax_xla env=pong backend=device": "it is by backend=envpool, backend=envpool_xla, backend=gymnasium",
+    "framework=torch_eager env=minatar_breakout ppo.num_envs=4": "part of a JAX program: use framework=jax_xla",
+    "framework=jax_xla env=pong backend=device": "available with backend=envpool, backend=envpool_xla",
     # keys
     "--config-dir=nowhere": "nowhere' not found",
     "tests": "'tests'",
-    "ppo.gama=0.9": "'ppo.gama': Key 'gama' not in 'Hyperparameters'; did you mean gamma?",
+    "ppo.gama=0.9": "there is no key ppo.gama; did you mean gamma?",
     "total_timestep=2048": "did you mean total_timesteps?",
     "network=lstm network.unit=64": "did you mean units?",
-    "backend=gymnasium backend.num_threads=2": "'backend.num_threads': Key 'num_threads' not in 'GymnasiumBackend'",
-    "tracker.wandb.mode=offline": "'tracker.wandb.mode'",
+    "backend=gymnasium backend.num_threads=2": "there is no key backend.num_threads; there are",
+    "tracker.wandb.mode=offline": "there is no key tracker.wandb",
     "frmework=jax_xla": "did you mean framework",
-    "+surprise=1": "surprise: Key 'surprise' not in 'RootSchema'",
+    "+surprise=1": "there is no key surprise; there are name seed num_seeds",
     "~ppo.gama": "'ppo.gama' does not exist",
     "~env.ids": "env.ids",
     # types
@@ -68,7 +68,7 @@ WRONG = {
     # what does not go together
     "ppo.num_minibatches=3": "ppo.num_minibatches=3 does not divide the batch of ppo.num_envs x ppo.num_steps = 512",
     "total_timesteps=511": "total_timesteps=511 is less than one iteration of ppo.num_envs x ppo.num_steps = 512",
-    "backend=envpool ~env.ids.envpool": "env=cartpole is not offered by backend=envpool; it is by backend=device",
+    "backend=envpool ~env.ids.envpool": "backend=envpool has no env=cartpole; available with backend=device",
     # syntax and interpolations
     "seed=[1": "[1",
     "seed=1,2": "'seed=1,2'",
@@ -81,7 +81,7 @@ WRONG = {
     "tracker=wandb tracker.wandb.mod=offline": "did you mean mode?",
     "tracker=wandb tracker.wandb.mode=off": "tracker.wandb.mode=off: choose online, offline, disabled or shared",
     "tracker=wandb tracker.wandb.tags=one": "tracker.wandb.tags=one: ",
-    "tracker=tensorboard +tracker.tensorboard.every=3": "tracker.tensorboard.every: Key 'every' not in 'Tensorboard'",
+    "tracker=tensorboard +tracker.tensorboard.every=3": "there is no key tracker.tensorboard.every; there are",
     # Hydra's own flags
     "--cfg job seed=1,2": "'seed=1,2'",
     "-m --cfg job": "Only one of --run, --multirun, --cfg, --info and --shell_completion can be specified",

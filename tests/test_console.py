@@ -61,7 +61,7 @@ def test_a_run_and_a_sweep_are_those_of_the_module(capsys: pytest.CaptureFixture
     [
         (["evaluat"], "there is no command 'evaluat'; did you mean evaluate?"),
         (["xyz"], "there is no command 'xyz'; there are train, sweep,"),
-        (["train", "seeed=1"], "'seeed': Key 'seeed' not in 'RootSchema'; did you mean seed?"),
+        (["train", "seeed=1"], "there is no key seeed; did you mean seed?"),
     ],
 )
 def test_wrong_input_is_one_line(capsys: pytest.CaptureFixture[str], words: list[str], line: str) -> None:
@@ -78,7 +78,7 @@ def test_the_program_finds_modules_in_the_current_folder(tmp_path: Path) -> None
     small = ["ppo.num_envs=2", "ppo.num_steps=32", "total_timesteps=128", "device=cpu"]
     words = ["~env.ids.gymnasium", *small, "algorithm._target_=mine.Mine"]
     ended = subprocess.run([str(PROGRAM), *words], capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert "env=cartpole is not offered by backend=gymnasium" in ended.stderr
+    assert "backend=gymnasium has no env=cartpole" in ended.stderr
     subprocess.run([str(PROGRAM), *words[1:]], capture_output=True, text=True, check=True, cwd=tmp_path)
 
 
@@ -97,5 +97,6 @@ def test_the_program_lists_its_commands() -> None:
 def test_bash_completes_commands_groups_and_choices() -> None:
     assert completed("ppo-bench eq") == ["equivalence"]
     assert completed("ppo-bench train env=hop") == ["env=hopper"]
-    assert completed("ppo-bench bench comp") == ["compare"]
-    assert completed("ppo-bench export outp") == []  # where bash itself completes files
+    assert completed("ppo-bench ppo.lear") == ["ppo.learning_rate="]
+    assert completed("ppo-bench bench env=hop") == ["env=hopper"]
+    assert completed("ppo-bench export outp") == []  # bash itself completes files

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.commands.equivalence.command import load, main
 from ppo_bench.commands.equivalence.differences import TOLERANCES, IterationOutcome, compare
 from ppo_bench.commands.equivalence.processes import FrameworkProcess, Workers, played
-from ppo_bench.commands.equivalence.rounding import Tie, sensitivity, tied_actions, ties
+from ppo_bench.commands.equivalence.rounding import Tie, tied_actions, ties
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import RunError
 from ppo_bench.mathematics.arrays import Arrays
@@ -215,20 +216,25 @@ def test_the_margins_of_the_actions_taken_are_never_negative(led: IterationOutco
     assert min(tie.margin for tie in everywhere) > -1e-6
 
 
-def test_a_leader_repeats_itself_and_is_moved_by_rounding_no_more_than_by_rounding(led: IterationOutcome) -> None:
+def follow(follower: FrameworkProcess, before: Arrays, steps: Any) -> IterationOutcome:
+    follower.start((before, steps))
+    return follower.outcome()
+
+
+def test_a_leader_repeats_itself(led: IterationOutcome) -> None:
     with FrameworkProcess(load([*SMALL, "framework=torch_eager"])) as twin:
-        found = sensitivity(twin, led, tolerance=1e-4, dtype="float32")
-    assert found.unchanged == 0.0
-    assert 1e-8 < found.largest < 1e-4
-    assert found.over == 0
+        again = follow(twin, led.before, led.steps).after
+    assert {name: array.tobytes() for name, array in again.items()} == {
+        name: array.tobytes() for name, array in led.after.items()
+    }
 
 
 def test_a_follower_that_starts_elsewhere_arrives_elsewhere(led: IterationOutcome) -> None:
     moved: Arrays = {k: v * np.float32(1.01) if k == "params.critic.2.bias" else v for k, v in led.before.items()}
     moved["params.critic.0.weight"] = led.before["params.critic.0.weight"] + np.float32(1e-2)
     with FrameworkProcess(load([*SMALL, "framework=jax_xla"])) as follower:
-        same = compare(led, follower.follow(led.before, led.steps), 0.0, LOSSES)
-        other = compare(led, follower.follow(moved, led.steps), 0.0, LOSSES)
+        same = compare(led, follow(follower, led.before, led.steps), 0.0, LOSSES)
+        other = compare(led, follow(follower, moved, led.steps), 0.0, LOSSES)
     assert same.within(TOLERANCES["float32"])
     assert not other.within(TOLERANCES["float32"])
 
@@ -236,7 +242,7 @@ def test_a_follower_that_starts_elsewhere_arrives_elsewhere(led: IterationOutcom
 def test_a_process_that_ends_is_an_error_that_points_at_its_own(led: IterationOutcome) -> None:
     follower = FrameworkProcess(load([*SMALL, "framework=torch_eager"]))
     with pytest.raises(RunError, match="the process of torch_eager ended; its own error is above"):
-        follower.follow({}, None)
+        follow(follower, {}, None)
 
 
 def test_leaders_restart_their_environments_when_training_does() -> None:
@@ -254,12 +260,11 @@ def test_leaders_restart_their_environments_when_training_does() -> None:
             "variants={device:cpu}",
             "variants={device:cpu}: a key has a list of values, as in variants={device:[cpu,cuda]}",
         ),
-        ("variants={ppo.gamm:[0.9,0.8]}", "'ppo.gamm'"),
+        ("variants={ppo.gamm:[0.9,0.8]}", "there is no key ppo.gamm; did you mean gamma?"),
         ("frameworks=[torch_eager] variants={tuning:[on]}", "or one in several variants={...}"),
         ("evaluation.every_iterations=2", "evaluation.every_iterations has no meaning here"),
         ("mode=both", "mode=both: choose lockstep or free"),
         ("frameworks=[torch_eager]", "at least two"),
-        ("devices=[1,2", "'[1,2'"),
         ("frameworks=[torch_eager,torch_eager]", "at least two"),
         ("frameworks=[torch_eager,tensorflow]", "framework/tensorflow"),
         ("framework=jax_xla", "here choose several by frameworks="),
@@ -272,7 +277,7 @@ def test_leaders_restart_their_environments_when_training_does() -> None:
         ("network=nature_cnn", "this network takes images"),
         ("precision=tf32 device=cpu", "precision=tf32 needs a GPU"),
         ("device=cuda:63", "device=cuda:63: "),
-        ("mod=free", "'mod'"),
+        ("mod=free", "there is no key mod; did you mean mode?"),
     ],
 )
 def test_wrong_input_is_one_line(override: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shlex
 import shutil
 from pathlib import Path
@@ -13,12 +12,10 @@ import numpy as np
 import pytest
 import safetensors.numpy
 from omegaconf import OmegaConf
-from PIL import Image
 
 import ppo_bench
 from ppo_bench.__main__ import main as train
 from ppo_bench.commands.export.command import main
-from ppo_bench.commands.export.curve import draw, smoothed
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config, recorded_config
 from ppo_bench.runners import checkpoint
@@ -58,9 +55,7 @@ def commands(folder: Path) -> list[list[str]]:
 def test_the_folder_is_what_the_run_is(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = exported(run, tmp_path / "for the hub")
     assert capsys.readouterr().out.splitlines() == [str(folder), f"hf upload ppo-CartPole-v1 '{folder}'"]
-    assert names(folder) == {"README.md", "config.json", "curve.png", "model.safetensors"}
-    with Image.open(folder / "curve.png") as picture:
-        assert picture.size == (1050, 525)
+    assert names(folder) == {"README.md", "config.json", "model.safetensors"}
     newest = checkpoint.find(run)
     assert (folder / "model.safetensors").read_bytes() == (newest / "arrays.safetensors").read_bytes()
     about, recorded = json.loads((folder / "config.json").read_text()), json.loads((run / "run.json").read_text())
@@ -119,7 +114,7 @@ def test_an_interrupted_export_is_written_again(
         patch.setattr("ppo_bench.commands.export.command.card", full)
         with pytest.raises(OSError, match="No space left"):
             main([str(run), "--out", str(tmp_path / "out")])
-    assert names(exported(run, tmp_path / "out")) == {"README.md", "config.json", "curve.png", "model.safetensors"}
+    assert names(exported(run, tmp_path / "out")) == {"README.md", "config.json", "model.safetensors"}
 
 
 @pytest.mark.parametrize("framework", ACTING)
@@ -161,7 +156,7 @@ def test_what_is_private_to_the_machine_stays_there(run: Path, tmp_path: Path) -
     assert str(tmp_path) not in text
 
 
-def test_a_checkpoint_can_be_chosen_and_its_curve_ends_there(run: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_can_be_chosen(run: Path, tmp_path: Path) -> None:
     first = min(path for path in (run / "checkpoints").iterdir() if path.name.startswith("iteration_"))
     folder = exported(first, tmp_path / "export")
     loop = checkpoint.load_named(folder).loop
@@ -169,21 +164,11 @@ def test_a_checkpoint_can_be_chosen_and_its_curve_ends_there(run: Path, tmp_path
     assert f"for {loop['global_step']:,} environment steps" in (folder / "README.md").read_text()
 
 
-def test_a_run_without_an_episode_has_neither_returns_nor_curve(tmp_path: Path) -> None:
+def test_a_run_without_an_episode_has_no_returns(tmp_path: Path) -> None:
     words = [*CARTPOLE, "env=mountain_car", "ppo.num_envs=2", "ppo.num_steps=16", "total_timesteps=32"]
     folder = exported(trained(tmp_path, *words), tmp_path / "export")
     assert names(folder) == {"README.md", "config.json", "model.safetensors"}
     assert "model-index" not in front_matter(folder)
-
-
-def test_a_curve_is_the_mean_of_the_last_hundred_episodes(tmp_path: Path) -> None:
-    """By hand: the third mean leaves the first iteration's 60 episodes out, since the other two have 100."""
-    means = smoothed(np.array([1.0, 2.0, 5.0, 7.0]), np.array([60, 40, 60, 200]))
-    assert means == pytest.approx([1.0, (60 + 80) / 100, (80 + 300) / 100, 7.0])
-    nothing = {"global_step": 512, "episodes": 0, "episodic_return": None}
-    assert not draw([nothing], tmp_path / "curve.png")
-    assert draw([nothing, {"global_step": 1024, "episodes": 1, "episodic_return": 3.0}], tmp_path / "curve.png")
-    assert math.isfinite(smoothed(np.array([3.0]), np.array([1]))[0])
 
 
 def test_a_network_of_a_users_own_has_a_card_without_a_command(run: Path, tmp_path: Path) -> None:
@@ -204,7 +189,6 @@ def test_a_network_of_a_users_own_has_a_card_without_a_command(run: Path, tmp_pa
         (["{run}", "--out", "/dev/null/export"], "name another folder by --out"),
         (["{tmp}/export"], "is an exported run already: name the run folder that it was made from"),
         ([], "the following arguments are required: RUN_DIR"),
-        (["{cut}", "--out", "{tmp}/of_cut"], "metrics.jsonl is damaged ("),
         (["{damaged}"], "is damaged (the checksum of model.safetensors does not match)"),
     ],
 )
@@ -216,11 +200,7 @@ def test_wrong_input_is_one_line(
     damaged = "{damaged}" in words
     if damaged:
         (tmp_path / "export" / "model.safetensors").write_bytes(b"\0" * 64)
-    if "{cut}" in words:
-        shutil.copytree(run, tmp_path / "cut")
-        with open(tmp_path / "cut" / "metrics.jsonl", "a") as file:
-            file.write('{"iteration": 9, "glo\n')
-    places = {"tmp": tmp_path, "run": run, "damaged": tmp_path / "export", "cut": tmp_path / "cut"}
+    places = {"tmp": tmp_path, "run": run, "damaged": tmp_path / "export"}
     command = [word.format(**places) for word in words]
     if damaged:
         load = [*CARTPOLE, "device=cpu", f"outputs={tmp_path}", f"checkpoint.load={command[0]}"]

@@ -219,7 +219,7 @@ def test_observations_of_several_parts_are_taken_as_the_environment_gives_them(
     if not isinstance(env.observation_space, gymnasium.spaces.Discrete):  # else a vector is as many choices
         singles.append(vectors[0])
     for single in singles:
-        with pytest.raises(ConfigError, match=r"^a single observation: expected arrays \[N, ...\]"):
+        with pytest.raises(ConfigError, match=r"\[N, ...\]"):
             trained[0].act(single)
 
 
@@ -230,7 +230,7 @@ def test_wrong_use_is_named(run: Path, tmp_path: Path) -> None:
         ppo_bench.load(run).act({"x": np.zeros(4)})
     (folder,) = ppo_bench.train([*WORDS, "env.id=Blackjack-v1", "total_timesteps=512", f"outputs={tmp_path}"])
     with pytest.raises(
-        ConfigError, match=r"observations are not arrays .* of the trained environment's: (Index|Value)Error"
+        ConfigError, match=r"observations are not arrays .* of the trained environment's, .*: (Index|Value)Error"
     ):
         ppo_bench.load(folder).act((np.zeros(4, int),))
     with pytest.raises(ConfigError, match="view=losses: choose one of runs, metrics, episodes"):

@@ -25,7 +25,9 @@ def test_a_name_in_quotes_stays_as_it_is(name: str) -> None:
 
 def test_a_hidden_name_is_refused_since_no_command_would_find_its_runs() -> None:
     for name in (".trial", "a/.b"):
-        with pytest.raises(ConfigError, match=re.escape(f"name={name}: no command would find runs in a hidden folder")):
+        with pytest.raises(
+            ConfigError, match=re.escape(f"name={name}: must be a relative path without '..' or hidden")
+        ):
             load_config([f"name={name}"])
 
 

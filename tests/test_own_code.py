@@ -142,3 +142,12 @@ def test_slurm_finds_modules_in_the_current_folder_as_its_jobs_do(own: Path) -> 
     ended = subprocess.run(command, cwd=own, env=ENVIRONMENT, capture_output=True, text=True, check=True)
     (first,) = trained(own)
     assert str(first.relative_to(own / "o")) in ended.stdout
+
+
+def test_a_function_may_make_a_part(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (own / "functions.py").write_text("import nets\n\n\ndef made(**options):\n    return nets.Mine(**options)\n")
+    monkeypatch.syspath_prepend(str(own))
+    config = load_config(["algorithm._target_=functions.made"])
+    assert type(config.algorithm).__name__ == "Mine"
+    assert config.identity["algorithm"]["_target_"] == "functions.made"
+    assert config.identity["code"] is not None

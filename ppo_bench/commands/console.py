@@ -28,8 +28,8 @@ COMMANDS = {
     "export": ("ppo_bench.commands.export.command", "a run as a folder for the Hugging Face Hub"),
 }
 """By name: the module that has `main`, and what it answers."""
-OF_FILES = ("evaluate", "report", "watch", "query", "doctor", "export")
-"""Commands whose words are files and folders, which bash completes where nothing else is offered."""
+OF_OVERRIDES = ("train", "sweep", "bench", "equivalence", "check")
+"""Commands that take overrides; the words of others are files and folders, which bash completes itself."""
 
 
 def main(arguments: list[str]) -> int:
@@ -68,13 +68,9 @@ def _complete(words: list[str]) -> int:
     program, _, rest = line.lstrip().partition(" ")
     first, more, typed = rest.partition(" ")
     named = [name for name in COMMANDS if name.startswith(first)]
-    if words == ["query=bash"] and not more and named:
-        print(" ".join(named))
+    if words == ["query=bash"] and named and not (more and first in OF_OVERRIDES):
+        print("" if more else " ".join(named))
         return 0
-    if first in OF_FILES or (first == "bench" and typed.startswith("compare ")):
-        return 0
-    if first == "bench" and more and "compare".startswith(typed):
-        print("compare")
     if first in COMMANDS:  # Hydra knows no commands
         os.environ["COMP_LINE"] = f"{program} {typed}"
     return application(["-sc", *words], program="ppo-bench")

@@ -6,8 +6,6 @@ of it in a process of its own, so that a crash there is a line of the table.
 
 from __future__ import annotations
 
-import ctypes
-import importlib.util
 import json
 import os
 import platform
@@ -23,7 +21,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ppo_bench.common.cli import Parser, exit_code
 from ppo_bench.common.errors import reason
 from ppo_bench.runs.provenance import version_of
-from ppo_bench.tuning.cores import num_available_cores
 from ppo_bench.tuning.machine import cxx_compiler, has_nvidia_gpu
 
 if TYPE_CHECKING:
@@ -38,13 +35,10 @@ UNLISTED = ("all", "dev", "jax-cuda")
 """Extras without a row: sums of others, and what the row of CUDA in JAX is about."""
 LEAST_FREE_GIB = 1.0
 """Disk space under `outputs` below which it is called too little: many runs of CartPole, a few of Atari."""
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
-QT = ("libQt5Core.so.5", "libQt5Gui.so.5")
 PROBES = {
     "torch": "import json, torch; n = torch.cuda.device_count(); "
     "print(json.dumps([torch.version.cuda, [torch.cuda.get_device_name(k) for k in range(n)]]))",
     "jax": "import json, jax; print(json.dumps([None, [d.device_kind for d in jax.devices() if d.platform == 'gpu']]))",
-    "mujoco": "from mujoco.egl import GLContext; GLContext(8, 8).make_current(); print('null')",
 }
 """Programs by the package that they ask: each prints its answer as JSON in its last line."""
 PROBE_SECONDS = 120.0
@@ -86,18 +80,12 @@ def examine(outputs: Path) -> Iterator[Row]:
     answers = ask(PROBES)
     gpu = has_nvidia_gpu()
     yield _python(sys.version_info[:2])
-    yield _cores()
     yield _disk(outputs)
     yield from _packages()
     yield _cuda("CUDA in PyTorch", "torch", answers["torch"], gpu)
     yield _cuda("CUDA in JAX", "jax", answers["jax"], gpu)
-    yield _roms("ROMs, EnvPool", "envpool_assets", "atari/roms", "envpool")
-    yield _roms("ROMs, ale-py", "ale_py", "roms", "atari")
-    yield _qt()
-    yield _egl(answers["mujoco"])
-    yield _program("C++ compiler", (cxx_compiler(),), "apt install g++")
-    yield _program("Chromium", CHROMIUM, "apt install chromium")
-    yield _program("SLURM", ("sbatch",), "apt install slurm-client")
+    compiler = shutil.which(cxx_compiler())
+    yield Row("C++ compiler", compiler or f"no {cxx_compiler()} on PATH", "" if compiler else "apt install g++")
 
 
 def shown(row: Row) -> list[str]:
@@ -111,7 +99,7 @@ def shown(row: Row) -> list[str]:
 
 def ask(probes: dict[str, str]) -> dict[str, Answer]:
     """The answers of `probes`, which run at the same time, each in a process of its own."""
-    environment = os.environ | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "MUJOCO_GL": "egl"}
+    environment = os.environ | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     pipe = subprocess.PIPE
     running = {
         package: subprocess.Popen([sys.executable, "-c", program], stdout=pipe, stderr=pipe, text=True, env=environment)
@@ -137,10 +125,6 @@ def _answer(process: subprocess.Popen[str]) -> Answer:
 def _python(version: tuple[int, int]) -> Row:
     good = PYTHONS[0] <= version < PYTHONS[1]
     return Row("Python", platform.python_version(), "" if good else "make setup PYTHON=python3.12", needed=True)
-
-
-def _cores() -> Row:
-    return Row("cores", f"{num_available_cores()} of {os.cpu_count()} may be used")
 
 
 def _disk(outputs: Path) -> Row:
@@ -214,38 +198,6 @@ def _cuda(name: str, package: str, answer: Answer, gpu: bool) -> Row:
             name, "torch is a CPU build, for which there is no GPU", "pip install --force-reinstall torch", needed
         )
     return Row(name, f"torch, built for CUDA {built_for}, sees no GPU", "apt install nvidia-driver", needed)
-
-
-def _roms(name: str, module: str, folder: str, extra: str) -> Row:
-    spec = importlib.util.find_spec(module)
-    if spec is None or spec.origin is None:
-        return Row(name, f"{module} is not installed", f"pip install '{PACKAGE}[{extra}]'")
-    games = len(list((Path(spec.origin).parent / folder).glob("*.bin")))
-    package = module.replace("_", "-")
-    return Row(name, f"{games} Atari games", "" if games else f"pip install --force-reinstall {package}")
-
-
-def _qt() -> Row:
-    try:
-        for library in QT:
-            ctypes.CDLL(library)
-    except OSError as error:
-        return Row("Qt 5, Procgen", str(error), "make setup-procgen")
-    return Row("Qt 5, Procgen", ", ".join(QT))
-
-
-def _egl(answer: Answer) -> Row:
-    name = "EGL, MuJoCo"
-    if answer.error == "not installed":
-        return Row(name, "mujoco is not installed", f"pip install '{PACKAGE}[mujoco]'")
-    if answer.error:
-        return Row(name, answer.error, "apt install libegl1 libgl1-mesa-dri")
-    return Row(name, "draws without a display")
-
-
-def _program(name: str, programs: tuple[str, ...], fix: str) -> Row:
-    path = next(filter(None, map(shutil.which, programs)), None)
-    return Row(name, path or f"no {' or '.join(programs)} on PATH", "" if path else fix)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,11 +23,11 @@ from ppo_bench.common.cli import Parser, exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import SCHEMA_VERSION, make_folder, write_json
 from ppo_bench.common.progress import PLAIN_INTERVAL_SECONDS, print_status
-from ppo_bench.common.values import digest, file_name
+from ppo_bench.common.values import AT_LEAST_1, check_ranges, digest, file_name, within
 from ppo_bench.configuration.compose import compose_root
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import to_schema, values_of
-from ppo_bench.configuration.schema import with_free_keys
+from ppo_bench.configuration.schema import FOLDER, SEED, with_free_keys
 from ppo_bench.envs.host import to_vector_env
 from ppo_bench.envs.observation_selection import make_env
 from ppo_bench.runners import checkpoint
@@ -50,15 +50,15 @@ class EnvChanges:
 class Request:
     """The keys of conf/evaluate.yaml; it explains them."""
 
-    episodes: int
-    num_envs: int
+    episodes: int = field(metadata=AT_LEAST_1)
+    num_envs: int = field(metadata=AT_LEAST_1)
     greedy: bool
-    seed: int
+    seed: int = field(metadata=SEED)
     video: bool
     precision: str | None
     device: str
-    outputs: str | None
-    against: str | None
+    outputs: str | None = field(metadata=FOLDER)
+    against: str | None = field(metadata=within(lambda value: value == "random", "choose random, or leave it out"))
     framework: Any
     backend: Any
     env: EnvChanges
@@ -154,15 +154,7 @@ def _evaluate(one: Evaluated, request: Request) -> float:
 def load_request(overrides: list[str]) -> Request:
     """The request that the command line's `overrides` describe. Raises `ConfigError` if one is out of range."""
     request: Request = to_schema(values_of(compose_root("evaluate", overrides)), Request)
-    for key, value, good, rule in (
-        ("episodes", request.episodes, request.episodes >= 1, "must be at least 1"),
-        ("num_envs", request.num_envs, request.num_envs >= 1, "must be at least 1"),
-        ("seed", request.seed, 0 <= request.seed < 2**31, f"must lie between 0 and {2**31 - 1}"),
-        ("against", request.against, request.against in (None, "random"), "choose random, or leave it out"),
-        ("outputs", request.outputs, request.outputs is None or request.outputs.strip() != "", "must name a folder"),
-    ):
-        if not good:
-            raise ConfigError(f"{key}={value}: {rule}")
+    check_ranges(request)
     return replace(request, num_envs=min(request.num_envs, request.episodes))
 
 

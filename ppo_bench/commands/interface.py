@@ -150,10 +150,8 @@ class Trained:
         try:
             return np.asarray(space.flatten(obs))
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-            if _is_single(space, obs):
-                raise ConfigError("a single observation: expected arrays [N, ...]; give each as array[None]") from error
             raise ConfigError(
-                f"observations are not arrays [N, ...] of the trained environment's: {error!r}"
+                f"observations are not arrays [N, ...] of the trained environment's, one as array[None]: {error!r}"
             ) from error
 
     def evaluate(self, episodes: int = 10, num_envs: int = 10) -> np.ndarray:
@@ -169,21 +167,3 @@ class Trained:
             return np.array([episode.episode_return for episode in played])
         finally:
             env.close()
-
-
-def _is_single(space: FlattenedBox, obs: Any) -> bool:
-    """Whether `obs` is the observation of one environment, flattened or in its parts, without an axis for it."""
-    if isinstance(obs, np.ndarray) and obs.shape == space.shape:
-        return True
-    assert space.flatten
-    try:
-        return np.shape(space.flatten(_with_axis(obs))) == (1, *space.shape)
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError):
-        return False
-
-
-def _with_axis(obs: Any) -> Any:
-    """`obs` with a first axis of 1 in each of its arrays."""
-    if isinstance(obs, dict):
-        return {key: _with_axis(part) for key, part in obs.items()}
-    return tuple(map(_with_axis, obs)) if isinstance(obs, tuple) else np.asarray(obs)[None]

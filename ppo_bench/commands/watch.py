@@ -22,7 +22,6 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import is_complete, read_json
 from ppo_bench.common.progress import duration
 from ppo_bench.runs.results import (
-    ERROR_FILE,
     RUN_FILES,
     error_of,
     is_in_use,
@@ -70,8 +69,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if not options.folder.is_dir():
         raise ConfigError(f"{options.folder} is not a folder: name one under which there are runs")
-    watched = Watched(options.folder)
-    rows = watched.rows()
+    rows = find_rows(options.folder)
     if not rows:
         raise ConfigError(f"there are no runs under {options.folder}")
     console = Console()
@@ -82,41 +80,23 @@ def main(arguments: list[str]) -> int:
     try:
         with Live(console=console, auto_refresh=False, screen=True) as live:
             while True:
-                live.update(shown(watched.rows(), options.folder, console.height - 2), refresh=True)
+                live.update(shown(find_rows(options.folder), options.folder, console.height - 2), refresh=True)
                 time.sleep(REFRESH_SECONDS)
     except KeyboardInterrupt:
-        console.print(shown(watched.rows(), options.folder, console.height - 2))
+        console.print(shown(find_rows(options.folder), options.folder, console.height - 2))
         return 0
 
 
-class Watched:
-    """The runs under a folder. The files of a run are read again only after they have changed."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._seen: dict[Path, tuple[object, RunRow]] = {}
-
-    def rows(self) -> list[RunRow]:
-        """A row for each run, running ones first."""
-        seen, self._seen = self._seen, {}
-        for folder in run_folders(self._folder, (*RUN_FILES, "checkpoints")):  # a run that starts has only that
-            held = is_in_use(folder)
-            now = held, *(_changed(folder / name) for name in (*RUN_FILES, ERROR_FILE))
-            before, row = seen.get(folder, (None, None))
-            self._seen[folder] = (now, row if row and now == before else look(folder, held))
-        states = list(STATES)
-        return sorted((row for _, row in self._seen.values()), key=lambda row: (states.index(row.state), row.folder))
+def find_rows(folder: Path) -> list[RunRow]:
+    """A row for each run under a folder, running ones first."""
+    rows = map(look, run_folders(folder, (*RUN_FILES, "checkpoints")))  # a run that starts has only that
+    states = list(STATES)
+    return sorted(rows, key=lambda row: (states.index(row.state), row.folder))
 
 
-def _changed(path: Path) -> int:
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return 0
-
-
-def look(folder: Path, held: bool) -> RunRow:
-    """The row of the run in `folder`; `held` says whether a process holds its lock."""
+def look(folder: Path) -> RunRow:
+    """The row of the run in `folder`."""
+    held = is_in_use(folder)
     error = None if held else error_of(folder)
     state = "running" if held else "failed" if error else "stopped"
     if not (folder / "run.json").exists():

@@ -23,8 +23,6 @@ def check_values(config: Config) -> None:
         )
     _check_game(config)
     _check_grid(config)
-    if root.seed + root.num_seeds > 2**31:
-        raise ConfigError(f"seed + num_seeds={root.seed + root.num_seeds}: must be at most {2**31}")
     if ppo.batch_size % ppo.num_minibatches:
         raise ConfigError(
             f"ppo.num_minibatches={ppo.num_minibatches} does not divide the batch of ppo.num_envs x ppo.num_steps = "
@@ -40,15 +38,18 @@ def check_values(config: Config) -> None:
             f"for instance {root.total_timesteps}"
         )
     _check_adaptive_kl(ppo)
-    if ppo.batch_size >= 2**31:
-        raise ConfigError(f"ppo.num_envs x ppo.num_steps = {ppo.batch_size}: must be below {2**31}")
     if root.total_timesteps < ppo.batch_size:
         raise ConfigError(
             f"total_timesteps={root.total_timesteps} is less than one iteration of ppo.num_envs x ppo.num_steps = "
             f"{ppo.batch_size}: ask for at least that many"
         )
-    if config.num_iterations >= 2**31:
-        raise ConfigError(f"total_timesteps={root.total_timesteps}: fewer than {2**31} iterations are possible")
+    for what, count in (
+        ("the last seed", root.seed + root.num_seeds - 1),
+        ("ppo.num_envs x ppo.num_steps", ppo.batch_size),
+        ("the number of iterations", config.num_iterations),
+    ):
+        if count >= 2**31:
+            raise ConfigError(f"{what} = {count}: noise takes numbers below {2**31}")
 
 
 def _check_adaptive_kl(ppo: Hyperparameters) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
 from hydra import compose, initialize_config_dir
@@ -70,26 +70,27 @@ def config_error(error: BaseException, words: Sequence[str] = ()) -> ConfigError
     if isinstance(chain[-1], ConfigError):
         return chain[-1]
     if isinstance(error, MissingConfigException):
-        name, options = error.missing_cfg_file or "", error.options or []
-        close = _did_you_mean(name.rpartition("/")[2], options)
-        missing = f"there is no {name}{close or '; there are ' + ' '.join(options)}"
-        return ConfigError(missing if options else str(error).splitlines()[0])
+        name, first_line = error.missing_cfg_file or "", str(error).splitlines()[0]
+        return ConfigError(_unknown(name, name.rpartition("/")[2], error.options) if error.options else first_line)
     if isinstance(error, OSError) and not isinstance(error, HydraException):
         return ConfigError(f"cannot write to {error.filename}: {error.strerror}; choose another folder by outputs=")
     inner = next((each for each in chain if isinstance(each, OmegaConfBaseException)), None)
     if inner is None:
         where = f"; in {' '.join(words)}" if words and not isinstance(error, HydraException) else ""
-        return ConfigError(one_line(error) + where)
-    said = str(inner).splitlines()[0]
+        return ConfigError(one_line(error.__cause__ if isinstance(error.__cause__, ImportError) else error) + where)
     if isinstance(inner, ConfigKeyError | ConfigAttributeError) and isinstance(inner.parent_node, DictConfig):
-        said += _did_you_mean(str(inner.key), list(map(str, inner.parent_node)))
+        return ConfigError(_unknown(f"key {inner.full_key}", str(inner.key), map(str, inner.parent_node)))
     outer = inner.full_key if inner is error else str(error).splitlines()[0].rstrip(".:")
+    said = str(inner).splitlines()[0]
     return ConfigError(f"{outer}: {said}" if outer else said)
 
 
-def _did_you_mean(word: str, known: Sequence[str]) -> str:
-    close = nearest(word, known)
-    return f"; did you mean {', '.join(close)}?" if close else ""
+def _unknown(what: str, word: str, known: Iterable[str]) -> str:
+    """Words for what does not exist, with the nearest of the `known` names, or all of them."""
+    names = [name for name in known if name != "hydra"]
+    close = nearest(word, names)
+    choices = f"; there are {' '.join(names)}" if names else ""
+    return f"there is no {what}" + (f"; did you mean {', '.join(close)}?" if close else choices)
 
 
 def key_of(override: str) -> str:

@@ -57,16 +57,11 @@ class Config:
         `elsewhere` says that another machine will train, whose devices are unknown.
         """
         if not self.steps_envs:
-            named = self.root.env.id is not None  # by an id of one's own, which other backends do not have
-            on_the_host = [] if named else [name for name in ("gymnasium", "envpool") if name in self.root.env.ids]
             in_jax = "jax" in self.backend.libraries(self.task.id)
-            frameworks = ["jax_xla"] if in_jax else ["torch_eager", "torch_compile"]
-            pairs = [(name, self.backend.name) for name in frameworks]
-            pairs += [(self.framework.name, name) for name in on_the_host]
+            what = "part of a JAX program" if in_jax else "made of PyTorch tensors"
             raise ConfigError(
                 f"framework={self.framework.name} cannot step {self.task.id} of backend={self.backend.name}, which is "
-                f"{'part of a JAX program' if in_jax else 'made of PyTorch tensors'}; pairs that work: "
-                + ", ".join(f"framework={one} backend={other}" for one, other in pairs)
+                f"{what}: use framework={'jax_xla' if in_jax else 'torch_eager'}, or another backend"
             )
         if self.trains_several and not (self.framework.library == "jax" and self.backend.vmappable):
             seeds = ",".join(str(self.root.seed + k) for k in range(self.root.num_seeds))
@@ -85,22 +80,20 @@ class Config:
             tracker.require()
         if every_episodes := self.root.video.every_episodes:
             require("av", "video", f"video.every_episodes={every_episodes}")
-        at_once, every = self.framework.iterations_per_call, self.root.checkpoint.every_iterations
+        at_once = self.framework.iterations_per_call
         if at_once > 1 and not self.backend.in_graph:
             raise ConfigError(
                 f"framework.iterations_per_call={at_once} needs environments that are part of the program: "
                 "use backend=device, backend=envpool_xla, or 1"
             )
-        if (evaluated := self.root.evaluation.every_iterations) % at_once:
-            raise ConfigError(
-                f"framework.iterations_per_call={at_once} does not divide evaluation.every_iterations={evaluated}: "
-                "states within a block never come to the host"
-            )
-        if every % at_once:
-            raise ConfigError(
-                f"framework.iterations_per_call={at_once} does not divide checkpoint.every_iterations={every}: "
-                "choose a divisor"
-            )
+        for key, every in (
+            ("evaluation.every_iterations", self.root.evaluation.every_iterations),
+            ("checkpoint.every_iterations", self.root.checkpoint.every_iterations),
+        ):
+            if every % at_once:
+                raise ConfigError(
+                    f"framework.iterations_per_call={at_once} does not divide {key}={every}: choose a divisor"
+                )
         self._require_source()
 
     @property
@@ -175,7 +168,7 @@ class Config:
             raise ConfigError("env.ids.jax: the backend jax is called device; use env.ids.device")
         if env.id is None and self.backend.name not in env.ids:
             offered = ", ".join(f"backend={name}" for name in sorted(env.ids))
-            raise ConfigError(f"env={env.name} is not offered by backend={self.backend.name}; it is by {offered}")
+            raise ConfigError(f"backend={self.backend.name} has no env={env.name}; available with {offered}")
         name, env_id = env_name_and_id(self.resolved)
         return Task(
             name,

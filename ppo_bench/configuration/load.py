@@ -33,7 +33,7 @@ from ppo_bench.configuration.compose import (
 )
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.identity import trained
-from ppo_bench.configuration.schema import METHODS, RootSchema, choices_in, schemas_of
+from ppo_bench.configuration.schema import METHODS, RootSchema, schemas_of
 
 RETIRED = ("opponents", "rating")
 """Root keys of older runs that say nothing of how their policies act."""
@@ -63,8 +63,6 @@ def composed_config(job: DictConfig, hydra: Any) -> Config:
         found = [f"hydra.searchpath=[{quote(f'file://{folder}')}]"]
     cls: Any = OmegaConf.get_type(job)
     config = _checked(values_of(job), cls, (*found, *overrides))
-    if any(part.startswith(".") for part in Path(config.root.name).parts):
-        raise ConfigError(f"name={config.root.name}: no command would find runs in a hidden folder")
     if hydra.job.chdir:  # relative paths are those of the folder that the command was given in
         config.root.outputs = str(Path(hydra.runtime.cwd, config.root.outputs))
         if config.root.checkpoint.load:
@@ -155,31 +153,19 @@ def to_schema(values: Mapping[str, Any], cls: type) -> Any:
 def _checked(values: Mapping[str, Any], cls: type, overrides: tuple[str, ...] = ()) -> Config:
     """The checked configuration with these values of the keys of `cls`; `overrides` are the words that gave them."""
     root: RootSchema = to_schema(values, cls)
-    root.outputs = os.path.expanduser(root.outputs)
-    if root.checkpoint.load is not None:
-        root.checkpoint.load = os.path.expanduser(root.checkpoint.load)
     try:
         typed: Any = OmegaConf.merge(OmegaConf.structured(cls), schemas_of(values), values)
+        typed.outputs = root.outputs = os.path.expanduser(root.outputs)
+        typed.checkpoint.load = root.checkpoint.load = root.checkpoint.load and os.path.expanduser(root.checkpoint.load)
         root.ppo, root.tuning = OmegaConf.to_object(typed.ppo), OmegaConf.to_object(typed.tuning)
         root.env.atari = typed.env.atari and OmegaConf.to_object(typed.env.atari)
-        made = {key: _choice(key, OmegaConf.select(typed, key)) for key in choices_in(values)}
+        trackers = {name: _choice(f"tracker.{name}", node) for name, node in typed.tracker.items()}
+        made = {key: _choice(key, typed[key]) for key in METHODS if key != "tracker"}
     except (HydraException, OmegaConfBaseException) as error:
         raise config_error(error) from error
     resolved: Any = OmegaConf.to_container(typed)
-    resolved["outputs"], resolved["checkpoint"]["load"] = root.outputs, root.checkpoint.load
-    config = Config(
-        root=root,
-        ppo=root.ppo,
-        tuning=root.tuning,
-        framework=made["framework"],
-        backend=made["backend"],
-        network=made["network"],
-        algorithm=made["algorithm"],
-        trackers={key: made[f"tracker.{key}"] for key in typed.tracker},
-        resolved=resolved,
-        trained=trained(typed),
-        overrides=overrides,
-    )
+    parts = {"resolved": resolved, "trained": trained(typed), "overrides": overrides}
+    config = Config(root, root.ppo, tuning=root.tuning, trackers=trackers, **made, **parts)
     check_values(config)
     config.task  # noqa: B018 (raises if the backend has no such environment)
     return config

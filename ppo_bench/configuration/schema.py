@@ -8,19 +8,18 @@ whether it is part of a run's identity; see `ppo_bench.common.values`.
 from __future__ import annotations
 
 import math
+import pydoc
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf, open_dict
-from omegaconf.errors import OmegaConfBaseException
 
 from ppo_bench.algorithms.base import Hyperparameters
-from ppo_bench.common.classes import import_class
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.values import AT_LEAST_1, NOT_HASHED, NOT_NEGATIVE, POSITIVE, added_field, within
 from ppo_bench.envs.base import Atari
@@ -46,7 +45,7 @@ METHODS = {"framework": "runner", "backend": "make", "network": "build", "algori
 
 def _is_inside(name: str) -> bool:
     path = Path(name)
-    return name.strip() != "" and not path.is_absolute() and ".." not in path.parts
+    return name.strip() != "" and not path.is_absolute() and not any(part.startswith(".") for part in path.parts)
 
 
 def _can_be_recorded(value: Any) -> bool:
@@ -63,7 +62,7 @@ PRECISION = within(lambda value: value in PRECISIONS, f"choose one of {', '.join
 DEVICE = within(lambda value: re.fullmatch(r"auto|cpu|cuda(:\d+)?", value), "choose auto, cpu, cuda or cuda:<i>")
 NOT_EMPTY = within(lambda value: value.strip() != "", "must not be empty")
 FOLDER = within(lambda value: value.strip() != "", "must name a folder")
-INSIDE = within(_is_inside, "must be a relative path without '..'")
+INSIDE = within(_is_inside, "must be a relative path without '..' or hidden folders, where no command finds runs")
 RECORDABLE = within(_can_be_recorded, "the keys of a mapping must be all names, or all numbers, and numbers finite")
 
 
@@ -141,22 +140,21 @@ class RootSchema:
 def schemas_of(values: Mapping[str, Any]) -> DictConfig:
     """The types of plain `values` that RootSchema leaves open, at the same keys: those of each choice, and `env.atari`.
 
-    A choice whose class is no dataclass of types that OmegaConf knows has none.
+    A choice that is made by a function, or by a class that is no dataclass of types that OmegaConf knows, has none.
     """
     schemas = OmegaConf.create({"ppo": with_free_keys(Hyperparameters), "tuning": with_free_keys(Tuning)})
     if (atari := values["env"]["atari"]) is not None:
         if not isinstance(atari, Mapping):
             raise ConfigError(f"env.atari={atari}: it has keys with values, as in conf/env/atari.yaml")
         OmegaConf.update(schemas, "env.atari", OmegaConf.structured(Atari))
-    for key, node in choices_in(values).items():
-        cls = import_class(f"{key}._target_", node.get("_target_")) if isinstance(node, Mapping) else None
-        if isinstance(cls, type) and is_dataclass(cls):
-            with suppress(OmegaConfBaseException, NameError):
-                OmegaConf.update(schemas, key, choice_schema(cls))
+    nodes = {group: values[group] for group in METHODS if group != "tracker"}
+    for key, node in (nodes | {f"tracker.{name}": node for name, node in values["tracker"].items()}).items():
+        with suppress(Exception):  # `instantiate` will say what is wrong
+            OmegaConf.update(schemas, key, choice_schema(pydoc.locate(node["_target_"])))
     return schemas
 
 
-def choice_schema(cls: type, *free: str) -> DictConfig:
+def choice_schema(cls: Any, *free: str) -> DictConfig:
     """The schema of a choice of the dataclass `cls`: its fields, and `_target_`; see `with_free_keys`."""
     schema = with_free_keys(cls, *free)
     with open_dict(schema):
@@ -164,13 +162,7 @@ def choice_schema(cls: type, *free: str) -> DictConfig:
     return schema
 
 
-def choices_in(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The choices in plain `values` that name their class, by key: one of each group, and each tracker."""
-    trackers = {f"tracker.{name}": node for name, node in (values["tracker"] or {}).items()}
-    return {group: values[group] for group in METHODS if group != "tracker"} | trackers
-
-
-def with_free_keys(cls: type, *paths: str) -> DictConfig:
+def with_free_keys(cls: Any, *paths: str) -> DictConfig:
     """The schema of the dataclass `cls`, whose dictionaries at these paths have the keys that a user chooses."""
     schema: Any = OmegaConf.structured(cls)
     OmegaConf.set_readonly(schema, None)  # frozen classes start read-only
@@ -185,5 +177,5 @@ store.store("RootSchema", with_free_keys(RootSchema, "grid", "env.kwargs"))
 store.store("Hyperparameters", with_free_keys(Hyperparameters))
 store.store("Tuning", with_free_keys(Tuning))
 for choice in CHOICES:
-    cls = import_class("_target_", choice)
+    cls: Any = pydoc.locate(choice)
     store.store(cls.__name__, choice_schema(cls, *(["names"] if cls is Own else [])))

@@ -233,8 +233,7 @@ def make_env_step(
     obs = layout.to_array(obs)
     reward = reward * ~resets  # some dm_control tasks return the reward of the first state at a reset step
     if "lives" in info:  # Atari: `terminated` includes lost lives, info["terminated"] is only the end of the game
-        # It is also set where a game ends at the time limit, which EnvPool calls truncated
-        # (ppo_bench/envs/time_limits.py).
+        # It is also set where a game ends at the time limit, which EnvPool calls truncated.
         game_over = info["terminated"] != 0
         terminated, truncated = terminated | game_over, truncated & ~game_over
         return EnvStep(obs, reward, terminated, truncated, game_over | truncated, info["reward"])

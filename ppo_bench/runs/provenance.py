@@ -60,9 +60,6 @@ VARIABLES = {
 }
 """Those that were set when the process started; frameworks add to them later."""
 
-JOBS_AT_ONCE = "PPO_BENCH_JOBS_AT_ONCE"
-"""Environment variable that a sweep sets to the number of jobs that run on this machine at the same time."""
-
 
 def provenance(objects: Iterable[str] = ()) -> dict[str, Any]:
     """Versions, code and hardware of this process; None for what is missing.
@@ -80,7 +77,6 @@ def provenance(objects: Iterable[str] = ()) -> dict[str, Any]:
             "cores": os.cpu_count(),
             # Lower for a job of a sweep whose jobs run side by side: its speeds are not those of a run alone.
             "cores_available": num_available_cores(),
-            "jobs_at_once": int(os.environ.get(JOBS_AT_ONCE, "1")),
             "memory_gib": round(memory_bytes() / 2**30),
             "gpu": gpu_model(),
             "platform": platform.platform(),

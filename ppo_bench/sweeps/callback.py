@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
+from ppo_bench.common.columns import aligned
 from ppo_bench.common.files import read_json
 from ppo_bench.common.progress import print_status
-from ppo_bench.sweeps.job import OUTCOME, Outcome
+from ppo_bench.sweeps.job import OUTCOME, Outcome, shown
 from ppo_bench.sweeps.preflight import check_jobs
-
-STATES = {"done": "green", "failed": "red", "skipped": "dim"}
 
 
 class Sweep(Callback):
@@ -49,16 +46,11 @@ def print_table(outcomes: Sequence[Outcome]) -> None:
 
     A last line counts the states.
     """
-    shared = set.intersection(*(set(outcome.words) for outcome in outcomes)) if len(outcomes) > 1 else set()
-    table = Table(box=None)
-    for column in ("state", "job", "final return or error"):
-        table.add_column(column, overflow="fold")
+    shared = set.intersection(*(set(outcome.overrides) for outcome in outcomes)) if len(outcomes) > 1 else set()
+    rows = [("state", "job", "final return or error")]
     for outcome in outcomes:
-        words = " ".join(word for word in outcome.words if word not in shared)
-        value = outcome.final_return_mean
-        detail = outcome.error or ("no episode ended" if value is None else f"{value:.2f}")
-        table.add_row(Text(outcome.state, STATES[outcome.state]), Text(words), Text(detail))
-    console = Console(stderr=True)
-    (console if console.is_terminal else Console(stderr=True, width=200)).print(table)
+        own = " ".join(word for word in outcome.overrides if word not in shared)
+        rows.append((outcome.state, own, outcome.error or shown(outcome.final_return_mean)))
+    print(aligned(rows), file=sys.stderr)
     states = [outcome.state for outcome in outcomes]
-    print_status(", ".join(f"{states.count(state)} {state}" for state in STATES))
+    print_status(", ".join(f"{states.count(state)} {state}" for state in ("done", "failed", "skipped")))

@@ -18,12 +18,11 @@ from omegaconf import DictConfig, OmegaConf
 from ppo_bench.common.errors import ConfigError, one_line
 from ppo_bench.common.files import are_complete, first_unfinished, write_json
 from ppo_bench.common.progress import print_status
+from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import config_dir, job_config
-from ppo_bench.runs.provenance import JOBS_AT_ONCE
 from ppo_bench.runs.results import final_return, is_in_use
 from ppo_bench.sweeps.child import train_in_process
 from ppo_bench.sweeps.slurm.commands import requeue
-from ppo_bench.tuning.cores import available_cores
 
 OUTCOME = "outcome.json"
 """Name of the file with a job's outcome, in the job's folder."""
@@ -37,8 +36,7 @@ class Outcome(NamedTuple):
 
     state: str
     """One of done, failed, and skipped (it was done before)."""
-    words: list[str]
-    """Overrides of the job."""
+    overrides: list[str]
     folder: str
     final_return_mean: float | None
     """Mean over the job's runs; None if one has none."""
@@ -51,22 +49,26 @@ def run_job(composed: DictConfig) -> float | None:
     Raises `KeyboardInterrupt` where this process was asked to stop.
     """
     hydra: Any = HydraConfig.get()
-    words: Any = OmegaConf.to_container(hydra.overrides.task)
-    print_status(f"job {hydra.job.num}: {' '.join(words)}")
+    overrides: Any = OmegaConf.to_container(hydra.overrides.task)
+    print_status(f"job {hydra.job.num}: {' '.join(overrides)}")
     try:
-        outcome = _outcome(composed, words)
+        outcome = _train(job_config(composed), overrides)
     except Exception as error:  # such as wrong values that a sweeper has chosen
         said = str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {one_line(error)}"
-        outcome = Outcome("failed", words, "", None, said)
+        outcome = Outcome("failed", overrides, "", None, said)
     write_json(Path(hydra.runtime.output_dir) / OUTCOME, outcome._asdict())
     value = outcome.final_return_mean
-    shown = outcome.error or ("no episode ended" if value is None else f"final_return_mean {value:.2f}")
-    print_status(f"job {hydra.job.num}: {outcome.state}, {shown}")
+    print_status(f"job {hydra.job.num}: {outcome.state}, {outcome.error or f'final return {shown(value)}'}")
     return value
 
 
-def _outcome(composed: DictConfig, words: list[str]) -> Outcome:
-    config = job_config(composed)
+def shown(final_return_mean: float | None) -> str:
+    """A final return as text."""
+    return "none, no episode ended" if final_return_mean is None else f"{final_return_mean:.2f}"
+
+
+def _train(config: Config, overrides: list[str]) -> Outcome:
+    """Train the runs of a job, unless they are complete."""
     folders, state = config.folders, "done"
     for folder in folders:
         if is_in_use(folder):
@@ -76,12 +78,12 @@ def _outcome(composed: DictConfig, words: list[str]) -> Outcome:
     if are_complete(folders):
         state = "skipped"
         print(folders[0], flush=True)
-    elif (failure := _train(words)) and not are_complete(folders):  # a process may end badly after its result is there
-        return Outcome("failed", words, str(first_unfinished(folders)), None, failure)
-    return Outcome(state, words, str(folders[0]), final_return(folders))
+    elif (failure := _run_process(overrides)) and not are_complete(folders):  # some end badly with their result there
+        return Outcome("failed", overrides, str(first_unfinished(folders)), None, failure)
+    return Outcome(state, overrides, str(folders[0]), final_return(folders))
 
 
-def _train(words: Sequence[str]) -> str | None:
+def _run_process(overrides: Sequence[str]) -> str | None:
     """Train in a process; returns the reason of a failure, or None."""
     hydra: Any = HydraConfig.get()
     given: Any = OmegaConf.to_container(hydra.overrides.hydra)
@@ -89,19 +91,9 @@ def _train(words: Sequence[str]) -> str | None:
     stop_requests: list[int] = []
     folder = config_dir(hydra)
     options = ["--config-name", hydra.job.config_name, *(["--config-dir", folder] if folder else [])]
-    environment = {**os.environ, "HYDRA_FULL_ERROR": "0", JOBS_AT_ONCE: str(_at_once(hydra.launcher))}
-    failure = train_in_process([*options, *own, *words], stop_requests, environment=environment)
+    failure = train_in_process([*options, *own, *overrides], stop_requests, os.environ | {"HYDRA_FULL_ERROR": "0"})
     if stop_requests and os.environ.get("SUBMITIT_EXECUTOR") == "slurm":
         requeue()
     if stop_requests:
         raise KeyboardInterrupt
     return failure.reason if failure else None
-
-
-def _at_once(launcher: Any) -> int:
-    """Number of jobs that a launcher runs at the same time on a machine, at most."""
-    if launcher._target_.endswith("BasicLauncher") or os.environ.get("SUBMITIT_EXECUTOR") == "slurm":
-        return 1
-    cores = len(available_cores())
-    asked = int(launcher.get("n_jobs", cores))
-    return asked if asked > 0 else cores

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pydoc
 from collections.abc import Iterable
 from typing import Any
 
@@ -37,10 +38,7 @@ def check_jobs(multirun: DictConfig) -> None:
 
 
 def check_environments(configs: Iterable[Config]) -> None:
-    """Raise `ConfigError` if an environment cannot be made.
-
-    Environments on the device are checked by their runs, as GPUs are.
-    """
+    """Raise `ConfigError` if an environment cannot be made, or on the device, which their runs check, be imported."""
     seen, before = set(), dict(os.environ)
     try:
         for config in configs:
@@ -49,7 +47,11 @@ def check_environments(configs: Iterable[Config]) -> None:
             if what in seen:
                 continue
             seen.add(what)
-            if not config.backend.in_graph:
+            if config.backend.in_graph:
+                own = config.backend.name == "tensors" or ":" in task.id
+                if own and not callable(pydoc.locate(task.id.replace(":", "."))):
+                    raise ConfigError(f"env.id={task.id}: Python finds no such class or function, as module:name")
+            else:
                 env = make_env(config.backend, task)
                 env.close()
                 config.training_spec(env)

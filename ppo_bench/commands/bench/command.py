@@ -3,14 +3,13 @@
 It measures every framework on every backend that offers the environment. Each has a process of its own, and the
 processes take turns, so that other load on the machine affects all of them alike. Lists choose what is measured:
 env=breakout framework=torch_eager,jax_xla ppo.num_envs=4,64,1024. trace=true records a profiler's trace of an
-iteration instead. `compare A.json B.json` shows the speeds of two machines side by side.
+iteration instead, and counts launches and copies.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ppo_bench.commands.bench.compare import compare
 from ppo_bench.commands.bench.launches import launches
 from ppo_bench.commands.bench.limits import Arithmetic, arithmetic
 from ppo_bench.commands.bench.phases import phases
@@ -26,8 +25,6 @@ from ppo_bench.sweeps.expand import expand
 
 def main(arguments: list[str]) -> int:
     """Measure; print a table and write a JSON file for each environment and workload."""
-    if arguments[:1] == ["compare"]:
-        return compare(arguments[1:])
     parser = Parser("python -m ppo_bench.bench", description=__doc__)
     parser.add_overrides("as for a sweep; and workload=canonical,throughput rounds=5")
     overrides = parse_overrides(parser.parse_intermixed_args(arguments))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hydra.core.config_store import ConfigStore
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.paths import CONF
 from ppo_bench.common.progress import print_status
+from ppo_bench.common.values import AT_LEAST_1, within
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
 from ppo_bench.configuration.schema import RootSchema
@@ -27,10 +28,10 @@ CHOICES = {"framework", "backend"}
 class BenchSchema(RootSchema):
     """The keys of conf/bench.yaml; it explains them."""
 
-    workload: str
+    workload: str = field(metadata=within(lambda value: value in WORKLOADS, f"choose one of {', '.join(WORKLOADS)}"))
     throughput_num_envs: dict[str, int]
-    rounds: int
-    iterations: int
+    rounds: int = field(metadata=AT_LEAST_1)
+    iterations: int = field(metadata=AT_LEAST_1)
     trace: bool
 
 
@@ -49,11 +50,6 @@ def load(job: list[str]) -> Config:
         raise ConfigError("total_timesteps: a bench ends after its rounds and iterations; leave it out")
     config = load_config(job, "bench")
     root = schema(config)
-    if root.workload not in WORKLOADS:
-        raise ConfigError(f"workload={root.workload}: choose one of {', '.join(WORKLOADS)}")
-    for key, value in (("rounds", root.rounds), ("iterations", root.iterations)):
-        if value < 1:
-            raise ConfigError(f"{key}={value}: must be at least 1")
     if config.ppo.target_kl is not None:
         raise ConfigError(f"ppo.target_kl={config.ppo.target_kl}: a bench measures all epochs; use ppo.target_kl=null")
     if config.root.checkpoint.load:
@@ -102,7 +98,7 @@ def runnable(overrides: list[str]) -> list[tuple[list[str], Config]]:
                 found.append((words, config))
     if not found:
         load(expand(overrides)[0]).require()  # raises the reason, if there is one
-        raise ConfigError("no framework can step these environments here; what was left out is listed above")
+        raise ConfigError("no framework can step these environments here; the reasons are above")
     return found
 
 

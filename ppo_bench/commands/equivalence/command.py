@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
@@ -26,27 +26,24 @@ from ppo_bench.commands.equivalence.differences import TOLERANCES, Difference, c
 from ppo_bench.commands.equivalence.processes import Workers, played
 from ppo_bench.commands.equivalence.report import Agreement, report
 from ppo_bench.commands.equivalence.requirements import configs_by_framework, require_no_run
-from ppo_bench.commands.equivalence.rounding import Sensitivity, Tie, sensitivity, tied_actions, ties
+from ppo_bench.commands.equivalence.rounding import Tie, tied_actions, ties
 from ppo_bench.common.cli import Parser, parse_overrides
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.progress import print_status
+from ppo_bench.common.values import within
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
 from ppo_bench.configuration.schema import RootSchema, with_free_keys
 from ppo_bench.envs.base import GraphEnv
 from ppo_bench.envs.observation_selection import make_env
-from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.sweeps.expand import expand
-
-EXPLAINED = 5
-"""Maximum number of iterations over the tolerance whose sensitivity is measured."""
 
 
 @dataclass
 class EquivalenceSchema(RootSchema):
     """The keys of conf/equivalence.yaml."""
 
-    mode: str
+    mode: str = field(metadata=within(lambda value: value in ("lockstep", "free"), "choose lockstep or free"))
     frameworks: list[str] | None
     variants: dict[str, Any] | None
 
@@ -66,16 +63,11 @@ def main(arguments: list[str]) -> int:
     overrides = parse_overrides(parser.parse_intermixed_args(arguments))
     if any(override.startswith("against=") for override in overrides):
         return cleanrl.main(overrides)
-    device_counts = [word for word in overrides if word.startswith("devices=[") and word.endswith("]")]
-    overrides = [word for word in overrides if word not in device_counts]
     config = load(overrides)
     assert isinstance(config.root, EquivalenceSchema)
-    if config.root.mode not in ("lockstep", "free"):
-        raise ConfigError(f"mode={config.root.mode}: choose lockstep or free")
     require_no_run(config, overrides)
     config.backend.require()
     variants = [_swept(key, values) for key, values in (config.root.variants or {}).items()]
-    variants += [word.replace("[", "").replace("]", "") for word in device_counts[-1:]]
     configs = configs_by_framework(load, overrides, config.root.frameworks, expand(variants), _require)
     if len(configs) < 2:
         raise ConfigError(
@@ -110,7 +102,7 @@ def _require(config: Config) -> None:
 
 
 def _compare(configs: dict[str, Config], mode: str) -> Agreement:
-    """Differences of every framework from the first, by iteration, with ties and sensitivities as explanations."""
+    """Differences of every framework from the first, by iteration, and the actions that tie."""
     leader, *others = configs
     config = configs[leader]
     precision = max((each.root.precision for each in configs.values()), key=lambda name: TOLERANCES[name].parameters)
@@ -118,7 +110,6 @@ def _compare(configs: dict[str, Config], mode: str) -> Agreement:
     compared = [metric.name for metric in metrics_of(config.algorithm, config.network) if metric.compared]
     differences: dict[str, list[Difference]] = {name: [] for name in others}
     found_ties: dict[str, list[Tie]] = {name: [] for name in others}
-    sensitivities: dict[int, Sensitivity] = {}
     with Workers(configs, mode) as workers:
         for iteration, (led, outcomes) in enumerate(workers.iterations(), 1):
             for name, outcome in outcomes.items():
@@ -129,11 +120,6 @@ def _compare(configs: dict[str, Config], mode: str) -> Agreement:
                     untied = difference.actions - tied_actions(led, outcome, found)
                     difference = difference._replace(actions=untied, tied=bool(found))
                 differences[name].append(difference)
-                over = mode == "lockstep" and not difference.tied and not difference.within(tolerance)
-                if over and iteration not in sensitivities and len(sensitivities) < EXPLAINED:
-                    sensitivities[iteration] = sensitivity(
-                        workers.twin, led, tolerance.parameters, PRECISIONS[precision].parameters
-                    )
             if iteration % max(1, config.num_iterations // 10) == 0:
                 print_status(f"iteration {iteration} of {config.num_iterations}")
-    return Agreement(leader, precision, differences, found_ties, sensitivities)
+    return Agreement(leader, precision, differences, found_ties)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -44,11 +43,6 @@ class FrameworkProcess:
         steps = [outcome.steps for outcome in outcomes if outcome.steps is not None]
         return outcomes[0]._replace(actions=actions, steps=concatenate_steps(steps) if steps else None)
 
-    def follow(self, before: Arrays, steps: Any) -> IterationOutcome:
-        """Outcome of one whole iteration from the state `before` on the environment steps `steps`."""
-        self.start((before, steps))
-        return self.outcome()
-
     def __enter__(self) -> FrameworkProcess:
         return self
 
@@ -62,7 +56,7 @@ class Workers:
     def __init__(self, configs: dict[str, Config], mode: str) -> None:
         self._lockstep = mode == "lockstep"
         leader, *others = configs
-        self._leader_config = configs[leader]
+        self._iterations = configs[leader].num_iterations
         with ExitStack() as processes:
             self._leader = processes.enter_context(FrameworkProcess(configs[leader], follows=False))
             self._others = {
@@ -73,20 +67,14 @@ class Workers:
 
     def iterations(self) -> Iterator[tuple[IterationOutcome, dict[str, IterationOutcome]]]:
         """For each iteration, the leader's outcome and those of the others by name."""
-        total = self._leader_config.num_iterations
         self._leader.start(None)
-        for iteration in range(total):
+        for iteration in range(self._iterations):
             led = self._leader.outcome()
-            if iteration + 1 < total:
+            if iteration + 1 < self._iterations:
                 self._leader.start(None)  # the leader continues while the others follow
             for other in self._others.values():
                 other.start((led.before, led.steps) if self._lockstep else None)
             yield led, {name: other.outcome() for name, other in self._others.items()}
-
-    @cached_property
-    def twin(self) -> FrameworkProcess:
-        """A follower with the leader's own framework."""
-        return self._processes.enter_context(FrameworkProcess(self._leader_config))
 
     def __enter__(self) -> Workers:
         return self

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ppo_bench.commands.equivalence.differences import TOLERANCES, Difference, Tolerance
-from ppo_bench.commands.equivalence.rounding import Sensitivity, Tie
+from ppo_bench.commands.equivalence.rounding import Tie
 from ppo_bench.common.columns import aligned
 from ppo_bench.common.files import SCHEMA_VERSION, make_folder, write_json
 from ppo_bench.common.values import digest, file_name
@@ -31,8 +31,6 @@ class Agreement(NamedTuple):
     differences: dict[str, list[Difference]]
     """Differences by framework, one for each iteration."""
     ties: dict[str, list[Tie]]
-    sensitivities: dict[int, Sensitivity]
-    """Sensitivities by iteration, for some of the iterations over the tolerance."""
 
 
 def report(config: Config, found: Agreement, mode: str) -> int:
@@ -44,14 +42,15 @@ def report(config: Config, found: Agreement, mode: str) -> int:
     task = f"{config.task.id} on {config.backend.name}, {found.precision}, seed {config.root.seed}"
     _print_sentence(f"{task}, {steps:,} steps, {mode}, led by {found.leader}")
     _print_table(summary, tolerance)
-    _print_explanations(found)
+    _print_ties(found)
+    if tolerance and found.precision != "float64" and any(entry["over_tolerance"] for entry in summary.values()):
+        _print_sentence("is it rounding that was amplified, or an error? precision=float64 tells")
     sides = [config.experiment, found.leader, *found.differences]
     names = (config.task.name, config.backend.name, found.precision, mode, digest(sides))
     folder = Path(config.root.outputs) / "equivalence" / "-".join(map(file_name, names)) / f"seed{config.root.seed}"
     make_folder(folder)
     about = {"schema_version": SCHEMA_VERSION, "mode": mode, "leader": found.leader, "steps": steps, "same": same}
     about |= {"tolerance": tolerance and tolerance._asdict(), "frameworks": summary, "config": config.resolved}
-    about["sensitivities"] = {str(k): s._asdict() for k, s in found.sensitivities.items()}
     write_json(folder / "equivalence.json", about)
     title = f"{config.task.id}, {config.backend.name}, {found.precision}, {mode}"
     _plot(folder / "equivalence.svg", title, config, summary, tolerance.parameters if tolerance else None)
@@ -82,8 +81,8 @@ def _print_table(summary: Mapping[str, Mapping[str, Any]], tolerance: Tolerance 
     print(aligned(lines, right=range(1, 8)))
 
 
-def _print_explanations(found: Agreement) -> None:
-    """Print ties, whose iterations are not compared, and how far rounding moves the leader where one is too far."""
+def _print_ties(found: Agreement) -> None:
+    """Print the actions that tie, whose iterations are not compared."""
     ties = [
         (name, *map(str, (tie.iteration, tie.step, tie.env, tie.leader_action, tie.other_action)), f"{tie.margin:.1e}")
         for name, tied in found.ties.items()
@@ -93,13 +92,6 @@ def _print_explanations(found: Agreement) -> None:
         _print_sentence("actions that tie, and the difference of their scores; such iterations are not compared")
         head = ("framework", "iteration", "step", "environment", found.leader, "action", "difference")
         print(aligned([head, *ties], right=range(1, 7)))
-    if found.sensitivities:
-        _print_sentence(
-            f"iterations over the tolerance, repeated by {found.leader} with inputs changed by rounding: the largest "
-            "distance from itself, and in how many tries it is over the tolerance"
-        )
-        tries = [(str(k), f"{s.largest:.1e}", f"{s.over} of {s.tries}") for k, s in found.sensitivities.items()]
-        print(aligned([("iteration", "largest", "over"), *tries], right=(1, 2)))
 
 
 def _is_same(entry: Mapping[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""Reasons for differences between frameworks: actions that depend on rounding, and iterations that amplify it."""
+"""Discrete actions that depend on rounding: their scores tie."""
 
 from __future__ import annotations
 
@@ -8,16 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppo_bench.commands.equivalence.differences import IterationOutcome, parameter_distance
-from ppo_bench.commands.equivalence.processes import FrameworkProcess
-from ppo_bench.envs.base import EnvStep, PolicyInput
+from ppo_bench.commands.equivalence.differences import IterationOutcome
+from ppo_bench.envs.base import PolicyInput
 from ppo_bench.mathematics import noise
-from ppo_bench.mathematics.arrays import Arrays, Tree, select_prefix
+from ppo_bench.mathematics.arrays import Tree, select_prefix
 from ppo_bench.networks.network import mask_logits
 from ppo_bench.runners.base import TrainingSpec
-
-TRIES = 16
-ROUNDING_UNITS = 8.0
 
 
 class Tie(NamedTuple):
@@ -85,42 +81,3 @@ def tied_actions(leader: IterationOutcome, other: IterationOutcome, found: Seque
     components = (leader.actions != other.actions).reshape(*leader.actions.shape[:2], -1).sum(-1)
     tied = Counter((tie.step, tie.env) for tie in found)
     return sum(count == int(components[place]) for place, count in tied.items())
-
-
-class Sensitivity(NamedTuple):
-    """Distance between repetitions of the leader's iteration whose inputs differ by rounding."""
-
-    unchanged: float
-    """Distance of the parameters with unchanged inputs: 0 if the framework is deterministic."""
-    largest: float
-    """The largest distance with changed inputs."""
-    over: int
-    """Number of tries with a distance above the tolerance."""
-    tries: int
-
-
-def sensitivity(twin: FrameworkProcess, leader: IterationOutcome, tolerance: float, dtype: str) -> Sensitivity:
-    """Repeat the leader's iteration with parameters and observations changed at random by rounding of `dtype`.
-
-    The changes are up to 8 units in the last place, the difference between two orders of summing 64 products. PPO's
-    clipping is not smooth: at a bound, rounding decides whether a transition has a gradient. An iteration in which that
-    happens amplifies rounding by orders of magnitude, in any framework and in the leader itself.
-    """
-    rng = np.random.default_rng(0)
-    size = ROUNDING_UNITS * np.finfo(dtype).eps
-    assert leader.steps is not None
-
-    def distance(before: Arrays, steps: EnvStep) -> float:
-        return parameter_distance(leader.after, twin.follow(before, steps).after)
-
-    def changed(array: np.ndarray) -> np.ndarray:
-        if array.dtype.kind != "f":
-            return array
-        return (array * (1.0 + rng.uniform(-size, size, array.shape))).astype(array.dtype)
-
-    distances = []
-    for _ in range(TRIES):
-        inputs = {n: changed(a) for n, a in leader.before.items() if n.startswith("params.") or n == "envs.obs"}
-        distances.append(distance(leader.before | inputs, leader.steps._replace(obs=changed(leader.steps.obs))))
-    unchanged, over = distance(leader.before, leader.steps), sum(d > tolerance for d in distances)
-    return Sensitivity(unchanged, max(distances), over, TRIES)

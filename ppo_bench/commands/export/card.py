@@ -69,16 +69,14 @@ def card(
     loop: Mapping[str, Any],
     words: list[str] | None,
     returns: Returns | None,
-    curve: str | None,
     video: str | None,
 ) -> str:
     """The text of README.md.
 
     `run` is what the run recorded, `config` its configuration, `loop` the counters of its checkpoint, `words` train the
-    same if there are such; `curve` and `video` are the names of the files that show it.
+    same if there are such; `video` is the name of the file that shows it.
     """
-    pictures = [f"![Return over the steps of the training]({curve})\n"] if curve else []
-    pictures += [f'<video src="{video}" controls autoplay loop muted></video>\n'] if video else []
+    pictures = [f'<video src="{video}" controls autoplay loop muted></video>\n'] if video else []
     uses = [f"python -m ppo_bench.evaluate {FOLDER}    # play it, in any framework: framework=jax_xla video=true"]
     if words is not None:
         further = [word for word in words if not word.startswith("total_timesteps=")]

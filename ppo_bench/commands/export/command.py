@@ -1,6 +1,6 @@
 """`python -m ppo_bench.export RUN_DIR [--out DIR] [--onnx]`: a run as a folder for the Hugging Face Hub.
 
-README.md is the model card: returns, curve, the command that trains the same, licence. model.safetensors are the arrays
+README.md is the model card: returns, the command that trains the same, licence. model.safetensors are the arrays
 of the newest checkpoint in the layout that every framework loads, config.json is all that the run recorded of itself,
 replay.mp4 a video if the run has one, policy.onnx the policy if --onnx is given. Whoever downloads the folder plays it
 by `python -m ppo_bench.evaluate DIR` and trains it further by checkpoint.load=DIR.
@@ -15,11 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from ppo_bench.commands.export.card import Returns, card
-from ppo_bench.commands.export.curve import draw
 from ppo_bench.common.cli import Parser
 from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.common.files import make_folder, read_json, write_safely
-from ppo_bench.common.rows import read_rows
 from ppo_bench.common.values import file_name
 from ppo_bench.configuration.compose import key_of
 from ppo_bench.configuration.config import Config
@@ -29,7 +27,7 @@ from ppo_bench.envs.observation_selection import make_env
 from ppo_bench.runners import checkpoint
 from ppo_bench.runs.run_config import read_run
 
-README, CURVE, VIDEO, POLICY = "README.md", "curve.png", "replay.mp4", "policy.onnx"
+README, VIDEO, POLICY = "README.md", "replay.mp4", "policy.onnx"
 OWN_TO_THE_MACHINE = (
     *("name", "outputs", "rerun", "tracker", "video", "hydra"),
     *("checkpoint.load", "checkpoint.fine_tune", "framework.compile_cache"),
@@ -78,15 +76,13 @@ def export(
     words = _words(run["overrides"], recorded_config(public, {}).identity)
     # First, so that an export that was interrupted is known as one, and written again.
     checkpoint.write_exported(folder, run | {"overrides": words or [], "config": public}, saved)
-    rows = [row for row in read_rows(run_folder / "metrics.jsonl") if row["global_step"] <= saved.loop["global_step"]]
     video = _newest_video(run_folder, checkpoint_name)
     if video:
         shutil.copyfile(video, folder / VIDEO)
     else:
         (folder / VIDEO).unlink(missing_ok=True)
-    drawn = draw(rows, folder / CURVE)
     returns = _returns(run_folder, checkpoint_name, saved)
-    text = card(run, config, saved.loop, words, returns, CURVE if drawn else None, VIDEO if video else None)
+    text = card(run, config, saved.loop, words, returns, VIDEO if video else None)
     write_safely(folder / README, text.encode())
 
 
@@ -139,10 +135,10 @@ def _returns(run_folder: Path, checkpoint_name: str, saved: checkpoint.Checkpoin
     """The returns of the newest evaluation of the checkpoint over more episodes than a video, or else of its last
     training episodes; None without."""
     paths = sorted(run_folder.glob(f"evaluations/{checkpoint_name}-*.json"), key=lambda path: path.stat().st_mtime)
-    found = [told for path in paths if (told := read_json(path, "remove it, or evaluate again"))["episodes"] > 1]
+    found = [one for path in paths if (one := read_json(path, "remove it, or evaluate again"))["episodes"] > 1]
     if found:
-        told = found[-1]
-        how = "likeliest" if told["greedy"] else "sampled"
-        return Returns(told["returns"], f"{told['episodes']} whole episodes in fresh environments, {how} actions")
+        newest = found[-1]
+        how = "likeliest" if newest["greedy"] else "sampled"
+        return Returns(newest["returns"], f"{newest['episodes']} whole episodes in fresh environments, {how} actions")
     recent = saved.loop["recent_returns"]
     return Returns(recent, f"the last {len(recent)} training episodes, sampled actions") if recent else None

@@ -11,9 +11,7 @@ import numpy as np
 from ppo_bench.commands.report.groups import SPEEDS, ComparedTask, Group, group_names
 from ppo_bench.commands.report.published import (
     MARGIN,
-    AgainstPublished,
     Scale,
-    against_published,
     equivalence_margin,
     scale_of,
 )
@@ -52,12 +50,6 @@ class Options:
     """A framework, or a value of what is compared."""
     margin: float = MARGIN
     """Margin of equivalence, as a fraction of a task's scale or of the baseline's mean return."""
-    margin_return: float | None = None
-    """Margin of equivalence as a return, for all tasks; None to use `margin`."""
-
-    def margin_of(self, env_id: str, mean: float) -> float:
-        """The margin as a return, for an environment on which the baseline's or the published mean is `mean`."""
-        return self.margin_return or equivalence_margin(env_id, mean, self.margin)
 
 
 class Pair(NamedTuple):
@@ -85,7 +77,6 @@ class Analysis:
     pairs: list[Pair]
     improvements: list[tuple[str, str, str, Estimate]]
     """An env, a group and another: the probability that a run of the first ends with a higher return."""
-    references: list[AgainstPublished]
 
     def of(self, group: Group) -> dict[str, Estimate]:
         """The estimates of a group."""
@@ -103,11 +94,9 @@ def analyse(tasks: list[ComparedTask], options: Options) -> Analysis:
     scales = {task.label: scale for task in tasks if (scale := _scale(task))}
     estimates: dict[tuple[str, str], dict[str, Estimate]] = {}
     pairs: list[Pair] = []
-    references: list[AgainstPublished] = []
     for task in tasks:
         for group in task.groups:
             own = estimates[group.task, group.name] = _group_estimates(group, scales.get(group.task))
-            references += against_published(group, options.margin_of)
             baseline = task.baseline(group, options.baseline)
             if baseline and baseline is not group:
                 own |= _ratios(group, baseline)
@@ -130,7 +119,6 @@ def analyse(tasks: list[ComparedTask], options: Options) -> Analysis:
         estimates=estimates,
         pairs=pairs,
         improvements=list(_improvements(tasks, shared, names)),
-        references=references,
     )
 
 
@@ -192,7 +180,7 @@ def _pair(task: ComparedTask, group: Group, baseline: Group, options: Options) -
     # Runs with the same seed and backend use the same noise and begin alike, so they are compared in pairs.
     paired = list(ours) == list(theirs) and group.first.backend == baseline.first.backend
     # The margin does not depend on the group that is compared.
-    test = tost(x, y, options.margin_of(task.env_id, float(y.mean())), paired=paired)
+    test = tost(x, y, equivalence_margin(task.env_id, float(y.mean()), options.margin), paired=paired)
     return Pair(task, group, baseline, test, paired)
 
 

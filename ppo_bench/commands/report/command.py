@@ -1,13 +1,12 @@
 """`python -m ppo_bench.report DIR...`: which framework is faster, by how much, and do they learn the same?
 
-It reads run folders and writes report.html, tables/, runs.parquet and, with --png, figures/; if writing fails, an
-earlier report stays as it was. --by compares the values of any key that runs differ in, such as ppo.learning_rate.
+It reads run folders and writes report.html, tables/, runs.parquet and, with --png, figures/. --by compares the values
+of any key that runs differ in, such as ppo.learning_rate.
 """
 
 from __future__ import annotations
 
-import math
-import tempfile
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -49,20 +48,17 @@ def main(arguments: list[str]) -> int:
         default=MARGIN,
         help=f"margin of equivalence, as a fraction of a task's scale or the baseline's mean ({MARGIN})",
     )
-    parser.add_argument("--margin-return", type=float, help="margin of equivalence as a return, instead of --margin")
     parser.add_argument("--png", action="store_true", help="write each chart to figures/, too, as PNG and SVG")
     args = parser.parse_args(arguments)
     if not 0 < args.margin < 1:
         parser.error("--margin must lie between 0 and 1")
-    if args.margin_return is not None and not 0 < args.margin_return < math.inf:
-        parser.error("--margin-return must be above 0")
     out = args.out or Path(args.folders[0]) / "report"
     _check_out(out)
     for package in ("jinja2", "scipy"):
         require(package, "report", "the report")
     database = open_database(args.folders)
     tasks = sort_runs(database.runs, args.by)
-    options = Options(_baseline(args.baseline, tasks), args.margin, args.margin_return)
+    options = Options(_baseline(args.baseline, tasks), args.margin)
     analysis = analyse(tasks, options)
     charts = figures(analysis, database, options)
     found = tables(analysis, args.by, database.runs, database.left_out)
@@ -78,7 +74,7 @@ def main(arguments: list[str]) -> int:
     margin = (
         f"{args.margin:.0%} of the task's published scale, or where it has none of {options.baseline}'s mean return"
     )
-    method = METHOD.format(margin=f"a return of {args.margin_return:g}" if args.margin_return else margin)
+    method = METHOD.format(margin=margin)
     html = page(charts, found, title=args.title, counts=counts, warnings=doubts, method=method)
     _write(out, html, found, database, charts if args.png else [])
     print(to_text(found[0], PRINTED_ROWS))
@@ -106,29 +102,20 @@ def _check_out(out: Path) -> None:
 
 
 def _write(out: Path, html: str, found: Sequence[Table], database: Database, drawn: Sequence[Figure]) -> None:
-    """Write the report to a new folder, which then replaces `out`. Raises `RunError`."""
+    """Write the report to the folder `out`, in place of an older one. Raises `RunError`."""
     import duckdb
 
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
-            new = Path(scratch) / "new"
-            (new / "tables").mkdir(parents=True)
-            (new / "report.html").write_text(html, encoding="utf-8")
-            for table in found:
-                (new / "tables" / f"{table.key}.csv").write_text(to_csv(table), encoding="utf-8")
-            database.connection.table("runs").write_parquet(str(new / "runs.parquet"))
-            if drawn:
-                (new / "figures").mkdir()
-            for figure in drawn:
-                draw(figure, new / "figures")
-            if old := out.rename(Path(scratch) / "old") if out.exists() else None:
-                try:
-                    new.rename(out)
-                except OSError:
-                    old.rename(out)
-                    raise
-            else:
-                new.rename(out)
+        if out.exists():
+            shutil.rmtree(out)
+        (out / "tables").mkdir(parents=True)
+        (out / "report.html").write_text(html, encoding="utf-8")
+        for table in found:
+            (out / "tables" / f"{table.key}.csv").write_text(to_csv(table), encoding="utf-8")
+        database.connection.table("runs").write_parquet(str(out / "runs.parquet"))
+        if drawn:
+            (out / "figures").mkdir()
+        for figure in drawn:
+            draw(figure, out / "figures")
     except (OSError, duckdb.Error) as error:
-        raise RunError(f"cannot write {out}: {one_line(error)}; what was there is kept") from error
+        raise RunError(f"cannot write {out}: {one_line(error)}") from error

@@ -111,12 +111,15 @@ class Run:
 
 
 def find(folders: Sequence[str]) -> list[Path]:
-    """The sorted run folders in or below `folders`, without duplicates. Raises `ConfigError` if one is missing."""
+    """The sorted run folders in or below `folders`, each once, links or not. Raises `ConfigError` if one is missing."""
     for folder in folders:
         if not Path(folder).is_dir():
             raise ConfigError(f"{folder} is not a folder: name one that outputs= named, or a run's")
     tops = [Path(folder) if Path(folder).name else Path(folder).resolve() for folder in folders]  # "." has no name
-    return sorted({run for top in tops for run in run_folders(top)})
+    named: dict[Path, Path] = {}
+    for run in sorted({run for top in tops for run in run_folders(top)}):
+        named.setdefault(run.resolve(), run)
+    return list(named.values())
 
 
 def read(path: Path) -> Run:
@@ -130,8 +133,8 @@ def read(path: Path) -> Run:
             raise ConfigError(f"{name} has schema_version {version}; {SCHEMA_VERSION} can be read")
     try:
         run = _run(path, about, result)
-    except KeyError as error:
-        raise ConfigError(f"run.json does not describe a run: it has no {error}") from error
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:  # of keys or values
+        raise ConfigError(f"run.json does not describe a run: {type(error).__name__} {error}") from error
     if run.finished:
         run.recent_return_mean = run.final_return_mean
         evaluated = {name.replace("_", " "): result.get(name) for name in EVALUATION_COLUMNS}

@@ -5,21 +5,12 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple, TypeVar, get_args, get_type_hints
 
-from ppo_bench.commands.report.groups import Group
-from ppo_bench.commands.report.statistics import (
-    Comparison,
-    Estimate,
-    SampleMoments,
-    moments,
-    t_quantile,
-    tost_of_moments,
-    welch,
-)
+from ppo_bench.commands.report.statistics import SampleMoments
 
 Row = TypeVar("Row")
 
@@ -66,11 +57,6 @@ class Scale(NamedTuple):
     source: str
 
 
-def is_another_version(env_id: str, other: str) -> bool:
-    """Whether two ids, such as `Pusher-v5` and `Pusher-v4`, differ in nothing but the version."""
-    return env_id != other and env_id.rpartition("-v")[0] == other.rpartition("-v")[0]
-
-
 def stem(env_id: str) -> str:
     """An id without suite and version, in lower case: equal for the same game in gymnasium, EnvPool and dm_control."""
     name = re.sub(r"^(ALE|dm_control)/|NoFrameskip|-v\d+$", "", env_id)
@@ -103,41 +89,6 @@ def scale_of(env_id: str) -> Scale | None:
         if stem(scale.env) == stem(env_id) and (not versioned or env_id.endswith(versioned.group())):
             return scale
     return None
-
-
-class AgainstPublished(NamedTuple):
-    """A group of runs and one published result."""
-
-    group: Group
-    returns: SampleMoments | None
-    """Moments of the group's final returns; None without finished runs."""
-    sps: float | None
-    """Steps over training time, averaged over the runs, as in publications."""
-    reference: Reference
-    difference: Estimate | None
-    """Difference of mean returns with its 95% interval; None with other steps."""
-    comparison: Comparison | None
-    """Equivalence test of the mean returns; None with other steps, another version or too few seeds."""
-
-
-def against_published(group: Group, margin_of: Callable[[str, float], float]) -> Iterator[AgainstPublished]:
-    """`group` and each published result for its environment; `margin_of` an id and a mean is the margin."""
-    finals, speeds, run = group.values("final_return_mean"), group.values("mean_sps"), group.first
-    ours = moments(finals) if len(finals) else None
-    sps = float(speeds.mean()) if len(speeds) else None
-    for reference in references_of(run.env_id, run.is_atari):
-        if (reference.mean is None or ours is None) and (reference.sps is None or sps is None):
-            continue
-        difference = comparison = None
-        if ours and reference.mean is not None and reference.steps in (None, run.total_timesteps):
-            difference = Estimate(ours.mean - reference.mean, math.nan, math.nan)
-            if ours.n > 1 and (theirs := reference.moments):
-                point, error, freedom = welch(ours, theirs)
-                half = t_quantile(0.975, freedom) * error if error > 0 else 0.0
-                difference = Estimate(point, point - half, point + half)
-                if not is_another_version(run.env_id, reference.env):
-                    comparison = tost_of_moments(ours, theirs, margin_of(run.env_id, theirs.mean))
-        yield AgainstPublished(group, ours, sps, reference, difference, comparison)
 
 
 def equivalence_margin(env_id: str, published: float, margin: float) -> float:

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from ppo_bench.commands.report.analysis import ALL, Analysis
 from ppo_bench.commands.report.folders import Run
 from ppo_bench.commands.report.groups import differing
-from ppo_bench.commands.report.statistics import Estimate
+from ppo_bench.commands.report.published import references_of
+from ppo_bench.commands.report.statistics import Estimate, moments
 from ppo_bench.common.columns import aligned
 
 
@@ -113,23 +114,27 @@ def _group_rows(analysis: Analysis, metrics: Mapping[str, str]) -> list[tuple[An
 
 
 def _references(analysis: Analysis, about: Sequence[str]) -> Table:
-    """A row for each group and published result: means ± standard deviations (seeds)."""
+    """A row for each group and published result for its environment: means ± standard deviations (seeds)."""
     rows = []
-    for group, ours, sps, reference, difference, comparison in analysis.references:
-        own = f"{cell(ours.mean)} ± {cell(ours.std) or '?'} ({ours.n})" if ours else ""
-        theirs = f"{cell(reference.mean)} ± {cell(reference.std)} ({reference.seeds})" if reference.seeds else ""
-        rows.append(
-            (
-                group.task, group.algorithm, group.name, group.first.env_id, group.first.total_timesteps,
-                own if reference.mean is not None else "", theirs, difference,
-                comparison.verdict if comparison else "", sps if reference.sps else None,
-                reference.sps, f"{reference.system} {reference.variant}", reference.env, reference.steps,
-                reference.hardware, reference.source,
-            )
-        )  # fmt: skip
+    for group in (group for task in analysis.tasks for group in task.groups):
+        finals, speeds, run = group.values("final_return_mean"), group.values("mean_sps"), group.first
+        ours, sps = moments(finals) if len(finals) else None, float(speeds.mean()) if len(speeds) else None
+        for reference in references_of(run.env_id, run.is_atari):
+            own, theirs = "", ""
+            if ours and reference.mean is not None:
+                own = f"{cell(ours.mean)} ± {cell(ours.std) or '?'} ({ours.n})"
+                theirs = f"{cell(reference.mean)} ± {cell(reference.std)} ({reference.seeds})"
+            if own or (sps and reference.sps):
+                rows.append(
+                    (
+                        *(group.task, group.algorithm, group.name, run.env_id, run.total_timesteps, own, theirs),
+                        *(sps if reference.sps else None, reference.sps, f"{reference.system} {reference.variant}"),
+                        *(reference.env, reference.steps, reference.hardware, reference.source),
+                    )
+                )
     columns = (
-        *(*about, "id", "steps", "return", "published return", "difference", "verdict"),
-        *("steps/s", "published steps/s", "published by", "their id", "their steps", "their hardware", "source"),
+        *(*about, "id", "steps", "return", "published return", "steps/s", "published steps/s", "published by"),
+        *("their id", "their steps", "their hardware", "source"),
     )
     return Table("references", "Ours and published", columns, rows)
 
