@@ -11,9 +11,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from ppo_bench.algorithms.base import Hyperparameters
-from ppo_bench.commands.check import offered
 from ppo_bench.common.paths import CONF
 from ppo_bench.common.values import file_name
+from ppo_bench.configuration.compose import env_ids
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import Atari
 from ppo_bench.networks.spec import Auto
@@ -21,7 +21,7 @@ from ppo_bench.networks.spec import Auto
 CLASSIC: dict[str, Any] = OmegaConf.load(CONF / "ppo" / "classic.yaml")  # type: ignore[assignment]
 del CLASSIC["defaults"]
 ENVS = sorted(path.stem for path in (CONF / "env").glob("*.yaml"))
-OFFERED = offered()
+OFFERED = env_ids()
 ANY_GAME = {"atari": "breakout", "procgen": "starpilot", "atari_two_players": "pong-v3"}
 """Files that others build on, and the game that they name."""
 

@@ -100,4 +100,4 @@ def test_normal_sample_scales_and_shifts_the_noise(ns: Namespace) -> None:
 def test_the_standard_deviation_of_a_normal_policy_follows_from_its_entropy() -> None:
     log_std = np.log([0.5, 2.0, 27.0])
     entropy = distributions.normal_entropy(np, (np.zeros((4, 3)), log_std))
-    assert_allclose([distributions.normal_std(each, 3) for each in entropy], 3.0, rtol=1e-12)
+    assert_allclose([distributions.std_from_entropy(each, 3) for each in entropy], 3.0, rtol=1e-12)

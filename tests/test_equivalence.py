@@ -13,7 +13,7 @@ from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.commands.equivalence.command import load, main
 from ppo_bench.commands.equivalence.differences import TOLERANCES, IterationOutcome, compare
 from ppo_bench.commands.equivalence.processes import FrameworkProcess, Workers, played
-from ppo_bench.commands.equivalence.rounding import Tie, tied_actions, ties
+from ppo_bench.commands.equivalence.rounding import Tie, count_tied_actions, ties
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import RunError
 from ppo_bench.mathematics.arrays import Arrays
@@ -183,7 +183,7 @@ def test_an_action_of_several_components_is_tied_where_all_that_differ_are() -> 
     assert compare(leader, other, 0.0, LOSSES).actions == 3
     found = [Tie(1, *place, 0, 1, 0.0, 1.0) for place in ((0, 0), (0, 1), (1, 0), (1, 0))]
     # Of the first action one component ties and one truly differs; of the last both tie.
-    tied = tied_actions(leader, other, found)
+    tied = count_tied_actions(leader, other, found)
     assert json.dumps(tied) == "2"  # as it is written
 
 

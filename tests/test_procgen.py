@@ -16,8 +16,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from torch import nn
 
 from ppo_bench.__main__ import main
-from ppo_bench.commands.check import offered
 from ppo_bench.common.cli import exit_code
+from ppo_bench.configuration.compose import env_ids
 from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.flax.layers import max_pool
@@ -31,7 +31,7 @@ from tests.training import ENVIRONMENT
 
 pytestmark = pytest.mark.slow
 
-GAMES = sorted({env for env, backend, env_id in offered() if env_id.endswith("Easy-v0")} - {"procgen"})
+GAMES = sorted({env for env, backend, env_id in env_ids() if env_id.endswith("Easy-v0")} - {"procgen"})
 FRAMES = spaces.Box(0, 255, (3, 64, 64), np.uint8)
 
 

@@ -9,8 +9,8 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from ppo_bench.commands.check import offered
 from ppo_bench.common.paths import CONF
+from ppo_bench.configuration.compose import env_ids
 
 BACKENDS = ("gymnasium", "envpool", "envpool_xla", "device", "pettingzoo")
 GROUPS = {
@@ -158,7 +158,7 @@ def _experiments() -> str:
 def environments_page() -> str:
     """The table of all files of the group `env`, with their ids on each backend, in Markdown."""
     ids: dict[str, dict[str, str]] = {}
-    for env, backend, env_id in offered():
+    for env, backend, env_id in env_ids():
         ids.setdefault(env, {})[backend] = env_id
     lines = [
         "# Environment files",

@@ -7,13 +7,9 @@ import dataclasses
 import functools
 import sys
 import traceback
-from typing import Any
-
-from omegaconf import OmegaConf
 
 from ppo_bench.common.cli import Parser, exit_code, parse_overrides
 from ppo_bench.common.errors import ConfigError, RunError, one_line
-from ppo_bench.common.paths import CONF
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
@@ -22,9 +18,6 @@ from ppo_bench.envs.distribution import compare_distributions
 from ppo_bench.envs.observation_selection import make_env
 
 NUM_ENVS_OF_DISTRIBUTION = 50
-
-Pair = tuple[str, str, str]
-"""The name of an environment, a backend, and the environment's id on that backend."""
 
 
 def main(arguments: list[str]) -> int:
@@ -64,7 +57,7 @@ def _check(overrides: list[str], options: argparse.Namespace) -> tuple[list[Find
     def make(num_envs: int) -> VectorEnv | GraphEnv:
         return make_env(config.backend, config.task.with_num_envs(num_envs))
 
-    reference = _reference(config, overrides) if options.distribution else None
+    reference = _gymnasium_config(config, overrides) if options.distribution else None
     findings = check_contract(functools.partial(make, options.num_envs), options.num_steps)
     if reference:
         task = dataclasses.replace(reference.task, num_envs=NUM_ENVS_OF_DISTRIBUTION)
@@ -74,7 +67,7 @@ def _check(overrides: list[str], options: argparse.Namespace) -> tuple[list[Find
     return findings, f"{config.task.id} on {config.backend.name}"
 
 
-def _reference(config: Config, overrides: list[str]) -> Config:
+def _gymnasium_config(config: Config, overrides: list[str]) -> Config:
     """The configuration of the same environment on gymnasium. Raises `ConfigError` if gymnasium does not have it."""
     env = config.root.env
     if env.id or "gymnasium" not in env.ids:
@@ -82,19 +75,6 @@ def _reference(config: Config, overrides: list[str]) -> Config:
             f"--distribution compares with gymnasium, of which env={env.id or env.name} names no environment"
         )
     return load_config([*(word for word in overrides if not word.startswith("backend")), "backend=gymnasium"])
-
-
-def offered() -> list[Pair]:
-    """All pairs of an env and a backend that its file lists, with the environment's id on that backend."""
-    files = {path.stem: _env_file(path.stem) for path in sorted((CONF / "env").glob("*.yaml"))}
-    return [(env, backend, env_id) for env, file in files.items() for backend, env_id in file.env.ids.items()]
-
-
-def _env_file(name: str) -> Any:
-    """A file under conf/env merged with the files that it builds on."""
-    file: Any = OmegaConf.load(CONF / "env" / f"{name}.yaml")
-    bases = [_env_file(base) for base in file.get("defaults", []) if isinstance(base, str) and base != "_self_"]
-    return OmegaConf.merge(*bases, file)
 
 
 if __name__ == "__main__":

@@ -107,10 +107,10 @@ def ask(probes: dict[str, str]) -> dict[str, Answer]:
         if version_of(package)
     }
     missing = Answer(None, "not installed")
-    return {package: _answer(running[package]) if package in running else missing for package in probes}
+    return {package: _wait_for_answer(running[package]) if package in running else missing for package in probes}
 
 
-def _answer(process: subprocess.Popen[str]) -> Answer:
+def _wait_for_answer(process: subprocess.Popen[str]) -> Answer:
     try:
         output, errors = process.communicate(timeout=PROBE_SECONDS)
     except subprocess.TimeoutExpired:
@@ -146,13 +146,15 @@ def _packages() -> Iterator[Row]:
     except (ImportError, metadata.PackageNotFoundError) as error:
         yield Row(PACKAGE, f"not installed: {error}", "make setup", needed=True)
         return
-    yield _extra(PACKAGE, "", requirements, f"pip install {PACKAGE}", needed=True)
+    yield _package_row(PACKAGE, "", requirements, f"pip install {PACKAGE}", needed=True)
     for extra in metadata.metadata(PACKAGE).get_all("Provides-Extra") or []:
         if extra not in UNLISTED:
-            yield _extra(extra, extra, requirements, f"pip install '{PACKAGE}[{extra}]'", needed=extra in DEFAULT_RUN)
+            yield _package_row(
+                extra, extra, requirements, f"pip install '{PACKAGE}[{extra}]'", needed=extra in DEFAULT_RUN
+            )
 
 
-def _extra(name: str, extra: str, requirements: list[Requirement], fix: str, needed: bool) -> Row:
+def _package_row(name: str, extra: str, requirements: list[Requirement], fix: str, needed: bool) -> Row:
     """The row of an extra: what is missing of its packages, or else their versions."""
     versions, missing = {}, []
     for requirement in _of_extra(requirements, extra):

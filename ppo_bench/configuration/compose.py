@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.config_loader import ConfigLoader
@@ -106,3 +107,16 @@ def search_path(overrides: Sequence[str]) -> list[str]:
 def of_hydra(overrides: Sequence[str]) -> list[str]:
     """The overrides of Hydra's own keys and groups, with its search path."""
     return [word for word in overrides if key_of(word).startswith(("hydra.", "hydra/"))]
+
+
+def env_ids() -> list[tuple[str, str, str]]:
+    """Each environment's id on each backend that its file in conf/env lists: the names of env and backend, the id."""
+    files = {path.stem: _load_env_file(path.stem) for path in sorted((CONF / "env").glob("*.yaml"))}
+    return [(env, backend, env_id) for env, file in files.items() for backend, env_id in file.env.ids.items()]
+
+
+def _load_env_file(name: str) -> Any:
+    """A file under conf/env merged with the files that it builds on."""
+    file: Any = OmegaConf.load(CONF / "env" / f"{name}.yaml")
+    bases = [_load_env_file(base) for base in file.get("defaults", []) if isinstance(base, str) and base != "_self_"]
+    return OmegaConf.merge(*bases, file)

@@ -70,7 +70,7 @@ def normal_entropy(xp: Any, policy_outputs: PolicyOutputs) -> Array:
     return xp.sum(xp.zeros_like(mean) + log_std + 0.5 * math.log(2.0 * math.pi * math.e), -1)
 
 
-def normal_std(entropy: float, dimensions: int) -> float:
+def std_from_entropy(entropy: float, dimensions: int) -> float:
     """Geometric mean of the standard deviations of a normal policy, from `normal_entropy`."""
     return math.exp(entropy / dimensions - 0.5 * math.log(2.0 * math.pi * math.e))
 

@@ -18,7 +18,7 @@ from ppo_bench.common.rows import Rows
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import DEFAULT_INFO_KEYS
 from ppo_bench.mathematics.arrays import Arrays
-from ppo_bench.mathematics.distributions import normal_std
+from ppo_bench.mathematics.distributions import std_from_entropy
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Episode, Metrics
 from ppo_bench.runs.loop_state import LoopState
@@ -142,7 +142,7 @@ class RunWriter:
         """The column `std` of a policy of continuous actions; a warning where it is large for the first time."""
         if not self._action_size or "entropy" not in metrics:
             return {}
-        std = normal_std(metrics["entropy"], self._action_size)
+        std = std_from_entropy(metrics["entropy"], self._action_size)
         if std > LARGE_STD and not self._warned_of_std:
             self._warned_of_std = True
             print_status(

@@ -38,7 +38,7 @@ def build_runner(config: Config) -> Runner[Any]:
     return _build(config, config.framework.runner)[0]
 
 
-def _build(config: Config, runner: Any) -> tuple[Any, list[str], VectorEnv | GraphEnv]:
+def _build(config: Config, make_runner: Any) -> tuple[Any, list[str], VectorEnv | GraphEnv]:
     """The runner, warnings to print when a training starts, not when it resumes, and the environments."""
     if config.processes > 1:
         shares = DistributedRunner(config)
@@ -46,7 +46,7 @@ def _build(config: Config, runner: Any) -> tuple[Any, list[str], VectorEnv | Gra
     config.framework.configure_process(len(config.of_each_run()), config.tuning, config.devices_here)
     env = make_env(config.backend, config.task)
     try:
-        return runner(config.training_spec(env)), list(advice(config, env)), env
+        return make_runner(config.training_spec(env)), list(advice(config, env)), env
     except BaseException:
         env.close()
         raise

@@ -24,9 +24,9 @@ from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.commands.equivalence.cleanrl import command as cleanrl
 from ppo_bench.commands.equivalence.differences import TOLERANCES, Difference, compare
 from ppo_bench.commands.equivalence.processes import Workers, played
-from ppo_bench.commands.equivalence.report import Agreement, report
+from ppo_bench.commands.equivalence.report import Comparison, report
 from ppo_bench.commands.equivalence.requirements import configs_by_framework, require_no_run
-from ppo_bench.commands.equivalence.rounding import Tie, tied_actions, ties
+from ppo_bench.commands.equivalence.rounding import Tie, count_tied_actions, ties
 from ppo_bench.common.cli import Parser, parse_overrides
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.progress import print_status
@@ -101,7 +101,7 @@ def _require(config: Config) -> None:
     (config.framework if config.backend.in_graph else config).require()
 
 
-def _compare(configs: dict[str, Config], mode: str) -> Agreement:
+def _compare(configs: dict[str, Config], mode: str) -> Comparison:
     """Differences of every framework from the first, by iteration, and the actions that tie."""
     leader, *others = configs
     config = configs[leader]
@@ -117,9 +117,9 @@ def _compare(configs: dict[str, Config], mode: str) -> Agreement:
                 if mode == "lockstep" and difference.actions:
                     found = ties(*played(config, led), led, outcome, iteration, tolerance.ties)
                     found_ties[name] += found
-                    untied = difference.actions - tied_actions(led, outcome, found)
+                    untied = difference.actions - count_tied_actions(led, outcome, found)
                     difference = difference._replace(actions=untied, tied=bool(found))
                 differences[name].append(difference)
             if iteration % max(1, config.num_iterations // 10) == 0:
                 print_status(f"iteration {iteration} of {config.num_iterations}")
-    return Agreement(leader, precision, differences, found_ties)
+    return Comparison(leader, precision, differences, found_ties)

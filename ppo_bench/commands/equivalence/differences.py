@@ -55,10 +55,10 @@ class IterationOutcome(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """Differences between one framework's iteration and the leader's, and the tolerances that they are held to."""
+    """Differences between one framework's iteration and the leader's."""
 
     actions: int
-    """Number of actions that differ, without ties."""
+    """Number of actions that differ; in lockstep, ties are not counted."""
     first: int | None
     """Index of the first environment step with a different action, a tie or not; None if there is none."""
     parameters: float
@@ -85,7 +85,7 @@ def compare(
     """Differences of `other` from `leader` in one iteration; `losses` names the metrics that are compared."""
     differs = differing_actions(leader, other, action_tolerance)
     first = int(np.flatnonzero(differs.ravel())[0]) if differs.any() else None
-    distances = [_distance(leader.metrics[name], other.metrics[name], 1.0) for name in losses]
+    distances = [_relative_difference(leader.metrics[name], other.metrics[name], 1.0) for name in losses]
     norms = leader.metrics["gradient_norm"], other.metrics["gradient_norm"]
     return Difference(
         actions=int(differs.sum()),
@@ -93,7 +93,7 @@ def compare(
         parameters=parameter_distance(leader.after, other.after),
         movement=movement_distance(leader.before, leader.after, other.after),
         losses=max(distances, default=0.0),
-        gradient_norm=_distance(*norms, float(np.finfo(np.float64).tiny)),
+        gradient_norm=_relative_difference(*norms, float(np.finfo(np.float64).tiny)),
     )
 
 
@@ -124,7 +124,7 @@ def _parameters(arrays: Arrays) -> np.ndarray:
     return np.concatenate([arrays[name].ravel().astype(np.float64) for name in names])
 
 
-def _distance(mine: float, theirs: float, least: float) -> float:
+def _relative_difference(mine: float, theirs: float, least: float) -> float:
     """Difference relative to the larger of |`mine`| and `least`. For non-finite numbers: 0 if equal, else infinity."""
     if math.isfinite(mine) and math.isfinite(theirs):
         return abs(theirs - mine) / max(abs(mine), least)

@@ -22,7 +22,7 @@ WIDTH = 80
 COMPARED = ("parameters", "movement", "losses", "gradient_norm")
 
 
-class Agreement(NamedTuple):
+class Comparison(NamedTuple):
     """All results of a comparison."""
 
     leader: str
@@ -33,18 +33,18 @@ class Agreement(NamedTuple):
     ties: dict[str, list[Tie]]
 
 
-def report(config: Config, found: Agreement, mode: str) -> int:
+def report(config: Config, found: Comparison, mode: str) -> int:
     """Print the table and write the files; returns 0 if the frameworks do the same, else 1."""
     steps = config.num_iterations * config.ppo.batch_size
     tolerance = TOLERANCES[found.precision] if mode == "lockstep" else None
     summary = {name: _summary(config, found, name, tolerance) for name in found.differences}
     same = all(_is_same(entry) for entry in summary.values())
     task = f"{config.task.id} on {config.backend.name}, {found.precision}, seed {config.root.seed}"
-    _print_sentence(f"{task}, {steps:,} steps, {mode}, led by {found.leader}")
+    _print_wrapped(f"{task}, {steps:,} steps, {mode}, led by {found.leader}")
     _print_table(summary, tolerance)
     _print_ties(found)
     if tolerance and found.precision != "float64" and any(entry["over_tolerance"] for entry in summary.values()):
-        _print_sentence("is it rounding that was amplified, or an error? precision=float64 tells")
+        _print_wrapped("is it rounding that was amplified, or an error? precision=float64 tells")
     sides = [config.experiment, found.leader, *found.differences]
     names = (config.task.name, config.backend.name, found.precision, mode, digest(sides))
     folder = Path(config.root.outputs) / "equivalence" / "-".join(map(file_name, names)) / f"seed{config.root.seed}"
@@ -60,7 +60,7 @@ def report(config: Config, found: Agreement, mode: str) -> int:
 
 def _print_table(summary: Mapping[str, Mapping[str, Any]], tolerance: Tolerance | None) -> None:
     if tolerance is None:
-        _print_sentence("how long actions are the same, and the distance of parameters then and in the end")
+        _print_wrapped("how long actions are the same, and the distance of parameters then and in the end")
         rows = [("framework", "same actions for", "then", "in the end")]
         for name, entry in summary.items():
             then, end = entry["distance_when_parting"], entry["parameters_distances"][-1]
@@ -68,7 +68,7 @@ def _print_table(summary: Mapping[str, Mapping[str, Any]], tolerance: Tolerance 
             rows.append((name, f"{entry['identical_steps']:,} steps", shown, f"{end:.1e}"))
         print(aligned(rows, right=(1, 2, 3)))
         return
-    _print_sentence(
+    _print_wrapped(
         "differing actions, and the largest distance of an iteration; tolerance: "
         f"{tolerance.parameters:.0e} of the parameters' norm and {tolerance.movement:.0e} of their movement, "
         f"losses and gradient norms {tolerance.losses:.0e}"
@@ -81,7 +81,7 @@ def _print_table(summary: Mapping[str, Mapping[str, Any]], tolerance: Tolerance 
     print(aligned(lines, right=range(1, 8)))
 
 
-def _print_ties(found: Agreement) -> None:
+def _print_ties(found: Comparison) -> None:
     """Print the actions that tie, whose iterations are not compared."""
     ties = [
         (name, *map(str, (tie.iteration, tie.step, tie.env, tie.leader_action, tie.other_action)), f"{tie.margin:.1e}")
@@ -89,7 +89,7 @@ def _print_ties(found: Agreement) -> None:
         for tie in tied
     ]
     if ties:
-        _print_sentence("actions that tie, and the difference of their scores; such iterations are not compared")
+        _print_wrapped("actions that tie, and the difference of their scores; such iterations are not compared")
         head = ("framework", "iteration", "step", "environment", found.leader, "action", "difference")
         print(aligned([head, *ties], right=range(1, 7)))
 
@@ -99,11 +99,11 @@ def _is_same(entry: Mapping[str, Any]) -> bool:
     return entry["differing_actions"] == 0 and not entry["over_tolerance"] and entry["compared_iterations"] > 0
 
 
-def _print_sentence(sentence: str) -> None:
+def _print_wrapped(sentence: str) -> None:
     print(textwrap.fill(sentence, WIDTH, break_long_words=False, break_on_hyphens=False))
 
 
-def _summary(config: Config, found: Agreement, name: str, tolerance: Tolerance | None) -> dict[str, Any]:
+def _summary(config: Config, found: Comparison, name: str, tolerance: Tolerance | None) -> dict[str, Any]:
     differences, batch_size = found.differences[name], config.ppo.batch_size
     parted = next(((k, d.first) for k, d in enumerate(differences) if d.first is not None), None)
     parameters = [d.parameters for d in differences]

@@ -76,7 +76,7 @@ def _logits(spec: TrainingSpec, seen: Sequence[PolicyInput], leader: IterationOu
     return np.stack(logits)
 
 
-def tied_actions(leader: IterationOutcome, other: IterationOutcome, found: Sequence[Tie]) -> int:
+def count_tied_actions(leader: IterationOutcome, other: IterationOutcome, found: Sequence[Tie]) -> int:
     """Number of actions that differ in ties alone, since one component may tie where another truly differs."""
     components = (leader.actions != other.actions).reshape(*leader.actions.shape[:2], -1).sum(-1)
     tied = Counter((tie.step, tie.env) for tie in found)

@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> int:
     (folder / POLICY).unlink(missing_ok=True)
     export(folder, run_folder, run, path.resolve().name, saved)
     if options.onnx:
-        _write_policy(folder / POLICY, recorded_config(run["config"], {}), saved)
+        _write_onnx(folder / POLICY, recorded_config(run["config"], {}), saved)
     print(folder)
     print(f"hf upload {name} {shlex.quote(str(folder))}")
     return 0
@@ -73,7 +73,7 @@ def export(
     `run` is what the run recorded of itself; `checkpoint_name` is the folder of the checkpoint `saved`.
     """
     config, public = recorded_config(run["config"], {}), _public(run["config"])
-    words = _words(run["overrides"], recorded_config(public, {}).identity)
+    words = _portable_overrides(run["overrides"], recorded_config(public, {}).identity)
     # First, so that an export that was interrupted is known as one, and written again.
     checkpoint.write_exported(folder, run | {"overrides": words or [], "config": public}, saved)
     video = _newest_video(run_folder, checkpoint_name)
@@ -86,7 +86,7 @@ def export(
     write_safely(folder / README, text.encode())
 
 
-def _write_policy(path: Path, config: Config, saved: checkpoint.Checkpoint) -> None:
+def _write_onnx(path: Path, config: Config, saved: checkpoint.Checkpoint) -> None:
     """Write the policy of the checkpoint `saved` as an ONNX file."""
     from ppo_bench.commands.export.onnx import deployed, write_onnx
 
@@ -109,7 +109,7 @@ def _public(config: dict[str, Any]) -> dict[str, Any]:
     return public
 
 
-def _words(overrides: list[str], identity: dict[str, Any]) -> list[str] | None:
+def _portable_overrides(overrides: list[str], identity: dict[str, Any]) -> list[str] | None:
     """The part of a run's `overrides` that another machine can use; None if it does not compose to `identity`.
 
     That is so if the configuration has files of the user's.
