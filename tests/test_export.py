@@ -32,8 +32,10 @@ def exported(run: Path, out: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def an_export(eager: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An export of `eager`; not to be changed."""
-    return exported(eager, tmp_path_factory.mktemp("exports") / "export")
+    """An export of `eager` without the evaluations that other tests make; not to be changed."""
+    run = tmp_path_factory.mktemp("exports") / "run"
+    shutil.copytree(eager, run, ignore=shutil.ignore_patterns("evaluations"))
+    return exported(run, run.parent / "export")
 
 
 def front_matter(folder: Path) -> Any:
