@@ -1,5 +1,5 @@
 # make setup | run | lock | setup-procgen | memory-gym | gymnax | test | test-slurm | test-slow | gpu-proof | soak; everything lives in .venv, which `setup` makes and the others need.
-# `test` opens a report in Chromium and plays Procgen, which needs root once, to install Chromium and Qt 5.
+# `test-slow` opens pages in Chromium and plays Procgen, which needs root once, to install Chromium and Qt 5.
 PYTHON ?= python3
 BIN := .venv/bin
 SEED ?= 1
@@ -57,13 +57,12 @@ lint: setup
 PYTEST := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --durations=10
 
 # Lint takes what the tests leave of two cores; if it fails, what it says comes after theirs.
-test: setup-procgen memory-gym gymnax
-	tests/browser/install.sh
+test: setup memory-gym gymnax
 	nice $(MAKE) lint > .venv/lint.txt 2>&1 & lint=$$!; \
 	$(PYTEST) -m "not slow"; tests=$$?; \
 	wait $$lint || { cat .venv/lint.txt; exit 1; }; exit $$tests
 
-# Trainings, kills and measurements that take minutes.
+# Long trainings and compilations, kills, browsers, documents, and what depends on the machine.
 test-slow: setup-procgen memory-gym gymnax
 	tests/browser/install.sh
 	command -v faketime > /dev/null || launch/apt_install.sh "make test-slow makes the clock jump" faketime
