@@ -94,8 +94,8 @@ class UpdateOutputs(NamedTuple):
 @torch.no_grad()
 def update(
     update_functions: UpdateFunctions,
-    targets: Capturable,
-    gradient_step: Capturable,
+    compute_targets: Capturable,
+    take_gradient_step: Capturable,
     epochs: Tensor,
     samples: Tensor,
     fixed: Any,
@@ -103,17 +103,17 @@ def update(
 ) -> UpdateOutputs:
     """Compute the targets and take the gradient steps of all epochs and minibatches; `fixed` is the state alone.
 
-    `targets` and `gradient_step` are the functions above, which may be recorded. `inputs` are those of `targets`;
-    `epochs [E]` and `samples` are those of `UpdateFunctions.minibatch_indices`.
+    `compute_targets` and `take_gradient_step` are `targets` and `gradient_step`, which may be recorded. `inputs` are
+    those of `targets`; `epochs [E]` and `samples` are those of `UpdateFunctions.minibatch_indices`.
     """
     (state,), hp, names = fixed, update_functions.ppo, update_functions.loss_names
     seed, iteration = inputs[len(update_functions.learning_arrays) :][:2]
-    found: Targets = targets((state.arrays, state.rollout_buffer), *inputs)
+    found: Targets = compute_targets((state.arrays, state.rollout_buffer), *inputs)
     minibatches = update_functions.minibatch_indices(seed, iteration, epochs, samples)
     measured: list[Tensor] = []
     for epoch in zip(minibatches, update_functions.weights(found.batch, minibatches), strict=True):
         for minibatch in zip(*epoch, strict=True):
-            measured.append(gradient_step((state, found.batch), *minibatch).clone())
+            measured.append(take_gradient_step((state, found.batch), *minibatch).clone())
         if hp.target_kl is not None and measured[-1][names.index("approx_kl")] > hp.target_kl:
             break
     means = torch.stack(measured).mean(0)
