@@ -53,11 +53,7 @@ def application(arguments: Sequence[str], program: str = "ppo_bench") -> int:
     @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
     def train(composed: DictConfig) -> float | None:
         if HydraConfig.get().mode == RunMode.MULTIRUN:
-            os.environ["HYDRA_FULL_ERROR"] = shows_all  # the process of the job inherits it
-            try:
-                return run_job(composed)
-            finally:
-                os.environ["HYDRA_FULL_ERROR"] = "1"
+            return run_job(composed)
         folders: list[Path] = []
         codes.append(1)
         codes[0] = exit_code(lambda _: _train(composed, folders), [])

@@ -62,11 +62,11 @@ def test_the_reason_of_a_failure_is_the_first_line_of_its_error() -> None:
     assert reason(-9, ["ppo_bench: step 1\n"]) == "killed by SIGKILL"
 
 
-@pytest.mark.parametrize("env_id", ["tests.tensor_envs:Pole", "tests.tensor_env:Poles", "Poles"])
+@pytest.mark.parametrize("env_id", ["tests.tensor_env:Poles", "missing.tensor_env:Poles", "Poles"])
 def test_an_environment_on_the_device_that_is_not_there_starts_no_job(
     env_id: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["-m", "seed=1,2", "backend=tensors", f"env.id={env_id}", "device=cpu", f"outputs={tmp_path}/outputs"]
     assert exit_code(main, words) == 2
-    assert_one_line(capsys.readouterr().err, f"env.id={env_id}: Python finds no such class or function")
+    assert_one_line(capsys.readouterr().err, f"env.id={env_id}: Python finds no such module")
     assert list(tmp_path.iterdir()) == []

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
-import pydoc
 from collections.abc import Iterable
 from typing import Any
 
@@ -37,8 +37,25 @@ def check_jobs(multirun: DictConfig) -> None:
     check_environments(config for config in configs if not are_complete(config.folders))
 
 
+def _require_module(env_id: str) -> None:
+    """Raise `ConfigError` if Python finds no module for `module:name`.
+
+    The module is not imported, since that can start a simulator.
+    """
+    module, _, name = env_id.partition(":")
+    try:
+        found = name and importlib.util.find_spec(module)
+    except ImportError:  # a parent package is missing
+        found = None
+    if not found:
+        raise ConfigError(f"env.id={env_id}: Python finds no such module; the form is module:name")
+
+
 def check_environments(configs: Iterable[Config]) -> None:
-    """Raise `ConfigError` if an environment cannot be made, or on the device, which their runs check, be imported."""
+    """Raise `ConfigError` if an environment cannot be made.
+
+    Environments on the device are checked by their runs, as GPUs are; only the module of one's own is looked for.
+    """
     seen, before = set(), dict(os.environ)
     try:
         for config in configs:
@@ -48,9 +65,8 @@ def check_environments(configs: Iterable[Config]) -> None:
                 continue
             seen.add(what)
             if config.backend.in_graph:
-                own = config.backend.name == "tensors" or ":" in task.id
-                if own and not callable(pydoc.locate(task.id.replace(":", "."))):
-                    raise ConfigError(f"env.id={task.id}: Python finds no such class or function, as module:name")
+                if config.backend.name == "tensors" or ":" in task.id:
+                    _require_module(task.id)
             else:
                 env = make_env(config.backend, task)
                 env.close()
