@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ppo_bench.commands.bench.command import main
-from ppo_bench.commands.bench.limits import arithmetic
+from ppo_bench.commands.bench.limits import measure_compute_limit
 from ppo_bench.commands.bench.phases import phases
 from ppo_bench.commands.bench.programs import labels, load, runnable
 from ppo_bench.commands.bench.worker import Program
@@ -31,7 +31,7 @@ def test_the_arithmetic_of_cartpoles_network_is_counted() -> None:
     products = [4 * 64, 64 * 64, 64 * 2, 4 * 64, 64 * 64, 64 * 1]
     forward, without_first = 2 * sum(products), 2 * (sum(products) - 2 * 4 * 64)
     steps, learnt = 4 * 128 + 4, 4 * 4 * 128
-    needed = arithmetic(load_config(["env=cartpole", "backend=gymnasium", "device=cpu"]))
+    needed = measure_compute_limit(load_config(["env=cartpole", "backend=gymnasium", "device=cpu"]))
     assert needed.flop == steps * forward + learnt * (2 * forward + without_first)
     assert 1e9 < needed.flop_per_second < 1e14
 
@@ -42,7 +42,7 @@ def test_the_arithmetic_of_breakouts_network_is_counted_whoever_multiplies() -> 
     products = [first, 9 * 9 * 64 * (4 * 4 * 32), 7 * 7 * 64 * (3 * 3 * 64), 3136 * 512, 512 * 4, 512 * 1]
     forward, without_first = 2 * sum(products), 2 * (sum(products) - first)
     steps, learnt = 8 * 128 + 8, 4 * 8 * 128
-    needed = arithmetic(load_config(["env=breakout", "backend=envpool", "device=cpu"]))
+    needed = measure_compute_limit(load_config(["env=breakout", "backend=envpool", "device=cpu"]))
     assert needed.flop == steps * forward + learnt * (2 * forward + without_first)
 
 
@@ -50,7 +50,7 @@ def test_the_arithmetic_of_a_memory_is_counted() -> None:
     """By hand: 4 and 64 units, four gates from those and 64 of the memory, 2 or 1; no gradient for observations."""
     products = [4 * 64, 64 * 4 * 64, 64 * 4 * 64, 64 * 2, 64 * 1]
     forward, without_first = 2 * sum(products), 2 * (sum(products) - products[0])
-    needed = arithmetic(load_config(["env=cartpole", "backend=gymnasium", "device=cpu", "network=lstm"]))
+    needed = measure_compute_limit(load_config(["env=cartpole", "backend=gymnasium", "device=cpu", "network=lstm"]))
     assert needed.flop == (4 * 128 + 4) * forward + 4 * 4 * 128 * (2 * forward + without_first)
 
 

@@ -15,7 +15,7 @@ PRODUCT_SIZES = {"cpu": 2048, "cuda": 8192}
 """Rows and columns of the large matrix product, by kind of device; it takes far longer than its launch."""
 
 
-class Arithmetic(NamedTuple):
+class ComputeLimit(NamedTuple):
     """The floating-point operations of an iteration, and the rate at which the machine can execute them."""
 
     flop: float
@@ -31,17 +31,17 @@ class Arithmetic(NamedTuple):
         return self.flop / self.flop_per_second
 
 
-def arithmetic(config: Config) -> Arithmetic:
-    """The arithmetic of a configuration, measured by PyTorch in a process of its own with all threads."""
-    worker = Worker("the limit's measurement", _arithmetic, config)
+def measure_compute_limit(config: Config) -> ComputeLimit:
+    """The limit of a configuration, measured by PyTorch in a process of its own with all threads."""
+    worker = Worker("the limit's measurement", _measure_in_worker, config)
     try:
-        measured: Arithmetic = worker.receive()
+        measured: ComputeLimit = worker.receive()
         return measured
     finally:
         worker.stop()
 
 
-def _arithmetic(config: Config) -> Generator[Arithmetic, None, None]:
+def _measure_in_worker(config: Config) -> Generator[ComputeLimit, None, None]:
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -70,7 +70,7 @@ def _arithmetic(config: Config) -> Generator[Arithmetic, None, None]:
         policy_outputs, values, _ = network.forward(ops, params, obs, carry, start)
         return policy_outputs[0].sum() + values.sum()
 
-    def both() -> None:
+    def forward_and_backward() -> None:
         forward().backward()
 
     def flop(work: Callable[[], Any]) -> int:
@@ -92,8 +92,8 @@ def _arithmetic(config: Config) -> Generator[Arithmetic, None, None]:
     factor = torch.randn((size, size), dtype=layers, device=device)
     rates = [2 * size**3 / seconds(lambda: factor @ factor)]
     if network.module.convolves:
-        rates.append(flop(both) / seconds(both))
-    per_row, per_row_learnt = flop(forward) / rows, flop(both) / rows
+        rates.append(flop(forward_and_backward) / seconds(forward_and_backward))
+    per_row, per_row_learnt = flop(forward) / rows, flop(forward_and_backward) / rows
     steps = config.ppo.batch_size + config.ppo.num_envs  # includes the values after the last step
     total = steps * per_row + config.ppo.update_epochs * config.ppo.batch_size * per_row_learnt
-    yield Arithmetic(total, max(rates))
+    yield ComputeLimit(total, max(rates))

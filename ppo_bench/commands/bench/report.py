@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ppo_bench.commands.bench.limits import Arithmetic
+from ppo_bench.commands.bench.limits import ComputeLimit
 from ppo_bench.commands.bench.phases import Turn
 from ppo_bench.commands.bench.programs import schema
 from ppo_bench.commands.bench.worker import Measured
@@ -41,7 +41,7 @@ RECORDED_ELSEWHERE = {
 
 
 def report(
-    configs: list[Config], names: list[str], measured: list[Measured], arithmetics: list[Arithmetic], path: Path
+    configs: list[Config], names: list[str], measured: list[Measured], arithmetics: list[ComputeLimit], path: Path
 ) -> None:
     """Print the table, write the JSON file `path` and print the path.
 
@@ -80,7 +80,7 @@ def about(configs: Sequence[Config]) -> dict[str, Any]:
     return {"schema_version": SCHEMA_VERSION} | names | {"overrides": shared} | provenance()
 
 
-def _row(config: Config, name: str, measured: Measured, needed: Arithmetic) -> dict[str, Any]:
+def _row(config: Config, name: str, measured: Measured, needed: ComputeLimit) -> dict[str, Any]:
     turns, batch = measured.turns, config.ppo.batch_size
     seconds = {name: statistics.median(getattr(turn, name) for turn in turns) for name in Turn._fields}
     fastest, slowest = (batch / pick(turn.iteration for turn in turns) for pick in (min, max))

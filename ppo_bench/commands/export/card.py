@@ -121,7 +121,11 @@ def _facts(
 ) -> list[tuple[str, str]]:
     hardware, versions, own = run["hardware"], run["versions"], _own_parts(run["config"], config.task.id)
     facts = [("return", f"{returns.shown}, mean ± standard deviation of {returns.episodes}")] if returns else []
-    speed = f"{loop['global_step'] / loop['wall_seconds']:,.0f} environment steps per second" if _timed(loop) else ""
+    speed = (
+        f"{loop['global_step'] / loop['wall_seconds']:,.0f} environment steps per second"
+        if _time_covers_all_steps(loop)
+        else ""
+    )
     commit = f", commit {run['git_commit'][:12].rstrip('+')}" if run.get("git_commit") else ""
     return [
         *facts,
@@ -145,7 +149,7 @@ def _own_parts(config: Mapping[str, Any], env_id: str) -> list[str]:
     return own + ([f"environment `{env_id}`"] if ":" in env_id else [])
 
 
-def _timed(loop: Mapping[str, Any]) -> bool:
+def _time_covers_all_steps(loop: Mapping[str, Any]) -> bool:
     """Whether all steps of a checkpoint were made in its own time, none in that of a run from which it went on."""
     return bool(loop["wall_seconds"] > 0 and not loop.get("loaded_steps"))
 

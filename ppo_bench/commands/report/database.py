@@ -71,12 +71,12 @@ def open_database(folders: Sequence[str]) -> Database:
         except ConfigError as error:
             database.left_out[str(path)] = str(error)
     _keep_one_of_each_identity(database)
-    _add_ids_to_settings(database.runs)
-    _read_steps(database)
+    _add_ambiguous_env_ids(database.runs)
+    _load_iterations(database)
     if not database.runs:
         folder, reason = next(iter(database.left_out.items()))
         raise ConfigError(f"none of {len(found)} run folders can be read; {folder}: {reason}")
-    _make_views(database)
+    _make_tables(database)
     return database
 
 
@@ -90,7 +90,7 @@ def _keep_one_of_each_identity(database: Database) -> None:
     database.runs = [run for run in database.runs if kept[run.identity] is run]
 
 
-def _add_ids_to_settings(runs: Sequence[Run]) -> None:
+def _add_ambiguous_env_ids(runs: Sequence[Run]) -> None:
     """Make the id part of the setting where one name of an environment has several on a backend, as levels have.
 
     Elsewhere it is not, since an environment's ids on two backends may differ.
@@ -104,7 +104,7 @@ def _add_ids_to_settings(runs: Sequence[Run]) -> None:
             run.setting = {**run.setting, "env.id": run.env_id}
 
 
-def _view_lines(database: Database, name: str) -> list[str]:
+def _create_lines_view(database: Database, name: str) -> list[str]:
     """Create a view `<name>_lines` of the runs' `<name>.jsonl` with the columns that any line has, which are returned.
 
     A line that is not valid JSON, because it was cut, is a row without values.
@@ -134,10 +134,10 @@ def _view_lines(database: Database, name: str) -> list[str]:
     return columns
 
 
-def _read_steps(database: Database) -> None:
+def _load_iterations(database: Database) -> None:
     """Fill the table `steps` with the rows of all runs, and leave out the runs without any."""
     connection = database.connection
-    columns = _view_lines(database, "metrics")
+    columns = _create_lines_view(database, "metrics")
     database.drawn = [column for column in columns if column not in NOT_DRAWN]
     database.drawn.sort(key=lambda column: not column.startswith(("evaluation_", "info_")))
     summaries = {}
@@ -164,7 +164,7 @@ def _read_steps(database: Database) -> None:
     database.runs = [run for run in database.runs if run.folder not in database.left_out]
 
 
-def _make_views(database: Database) -> None:
+def _make_tables(database: Database) -> None:
     """Create the table `runs` and the views `metrics` and `episodes`, whose first columns name the run."""
     connection = database.connection
     connection.execute(f"create table runs ({', '.join(f'{name} {kind}' for name, kind in RUN_COLUMNS.items())})")
@@ -191,7 +191,7 @@ def _make_views(database: Database) -> None:
         select folder, runs.env, runs.backend, runs.framework, runs.seed, steps.* exclude folder
         from steps join runs using (folder)"""
     )
-    if _view_lines(database, "episodes"):
+    if _create_lines_view(database, "episodes"):
         connection.execute(
             # `env` of an episode is the index of the environment, and `env` of a run is its name.
             """create view episodes as

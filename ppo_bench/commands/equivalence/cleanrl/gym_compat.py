@@ -23,7 +23,7 @@ def install(script: Script) -> None:
     for part in ("spaces", "wrappers", "vector"):
         sys.modules[f"gym.{part}"] = importlib.import_module(f"gymnasium.{part}")
     install_module("gym.wrappers.normalize", RunningMeanStd=RunningMeanStd)
-    vars(gymnasium.vector)["SyncVectorEnv"] = functools.partial(VectorEnv, script)
+    vars(gymnasium.vector)["SyncVectorEnv"] = functools.partial(PatchedSyncVectorEnv, script)
     _install_wrappers(script)
     try:
         import ale_py
@@ -55,27 +55,27 @@ def _attribute_of_wrapped(self: Any, name: str) -> Any:
     return getattr(self.env, name)
 
 
-def rounded(script: Script, rewards: Any) -> Any:
+def round_rewards(script: Script, rewards: Any) -> Any:
     """Rewards, rounded to float32 unless that is left out."""
     nearest = np.float64(np.float32(rewards))
     return nearest if (nearest != rewards).any() and script.uses("reward-f32") else rewards
 
 
-class VectorEnv(SyncVectorEnv):
+class PatchedSyncVectorEnv(SyncVectorEnv):
     """gymnasium's vector of environments, with the supplied seeds."""
 
     def __init__(self, script: Script, env_fns: Any) -> None:
         script.used.add("vector")
-        self._script, self._wrappers = script, VectorWrappers(script)
+        self._script, self._wrappers = script, JointWrappers(script)
         if script.spec.normalizes and script.num_envs > 1 and script.uses("joint-stats"):
-            self._wrappers.install()
+            self._wrappers.capture()
         super().__init__(env_fns, autoreset_mode=AutoresetMode.NEXT_STEP)
 
     def reset(self, *, seed: Any = None, options: Any = None) -> Any:
         """The first observations, and infos."""
         self._script.used.add("environment seeds")
         obs, info = super().reset(seed=[*self._script.env_seeds], options=options)
-        return self._wrappers.observations(obs), info
+        return self._wrappers.transform_observations(obs), info
 
     def step(self, actions: Any) -> Any:
         """Observations, rewards, flags and infos."""
@@ -85,13 +85,13 @@ class VectorEnv(SyncVectorEnv):
         was_reset = script.next_resets
         obs, reward, terminated, truncated, info = super().step(actions)
         script.note_step(terminated | truncated)
-        reward = self._wrappers.rewards(rounded(script, reward))
+        reward = self._wrappers.transform_rewards(round_rewards(script, reward))
         if "episode" in info:
             sums, ended = info["episode"], np.flatnonzero(info["_episode"])
             info["final_info"] = [{"episode": {"r": sums["r"][k], "l": sums["l"][k]}} for k in ended]
         if script.training_spec.network.carry and was_reset.any() and script.uses("resets"):
             terminated = terminated | was_reset  # so that an episode's first observation clears the carry, too
-        return self._wrappers.observations(obs), reward, terminated, truncated, info
+        return self._wrappers.transform_observations(obs), reward, terminated, truncated, info
 
 
 # --- Normalisation in each environment --------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ class NormalizeObservation(gymnasium.ObservationWrapper[Any, Any, Any]):
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         super().__init__(env)
-        self._normalizer = ObservationNormalizer(env)
+        self._normalizer = BatchObservationNormalizer(env)
 
     def observation(self, observation: Any) -> Any:
         """The normalised observation."""
@@ -126,18 +126,18 @@ class NormalizeReward(gymnasium.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> Any:
         """See `gymnasium.Env.step`."""
         obs, reward, terminated, truncated, info = self.env.step(action)
-        reward = rounded(self._script, np.array([float(reward)]))
+        reward = round_rewards(self._script, np.array([float(reward)]))
         forgets = terminated and not self._script.uses("reward-rule")
         self._sum = self._sum * self._gamma * (1.0 - forgets) + reward
         self._stats.update(self._sum)
-        (reward,) = rounded(self._script, reward / np.sqrt(self._stats.var + 1e-8))
+        (reward,) = round_rewards(self._script, reward / np.sqrt(self._stats.var + 1e-8))
         return obs, float(reward), terminated, truncated, info
 
 
 # --- Normalisation over a vector of environments ----------------------------------------------------------------------
 
 
-class ObservationNormalizer:
+class BatchObservationNormalizer:
     """Normalises observations `[N, ...]` by their running mean and variance, in float64."""
 
     def __init__(self, env: Any) -> None:
@@ -150,7 +150,7 @@ class ObservationNormalizer:
         return normalized
 
 
-class RewardNormalizer:
+class JointRewardNormalizer:
     """Normalises rewards `[N]` as gym 0.23.1; its statistics leave out steps that only reset an environment."""
 
     def __init__(self, script: Script, gamma: float) -> None:
@@ -165,10 +165,10 @@ class RewardNormalizer:
         if counted.size:
             self._stats.update(counted)
         self._sums[self._script.next_resets] = 0.0
-        return rounded(self._script, rewards / np.sqrt(self._stats.var + 1e-8))
+        return round_rewards(self._script, rewards / np.sqrt(self._stats.var + 1e-8))
 
 
-class VectorWrappers:
+class JointWrappers:
     """gymnasium's wrappers of observations and rewards, applied to a whole vector of environments."""
 
     def __init__(self, script: Script) -> None:
@@ -176,29 +176,29 @@ class VectorWrappers:
         self._of_observations: dict[str, Callable[[Any], Any]] = {}
         self._of_rewards: dict[str, Callable[[Any], Any]] = {}
 
-    def install(self) -> None:
+    def capture(self) -> None:
         """Replace the wrappers by functions that return their environment unchanged."""
 
-        def wrapper(functions: dict[str, Callable[[Any], Any]], name: str, make: Callable[..., Any]) -> None:
-            def keep(env: Any, *arguments: Any, **options: Any) -> Any:
+        def capture(functions: dict[str, Callable[[Any], Any]], name: str, make: Callable[..., Any]) -> None:
+            def record_and_return_env(env: Any, *arguments: Any, **options: Any) -> Any:
                 if name not in functions:  # each environment of the vector has the same wrappers
                     functions[name] = make(env, *arguments, **options)
                 return env
 
-            setattr(gymnasium.wrappers, name, keep)
+            setattr(gymnasium.wrappers, name, record_and_return_env)
 
-        wrapper(self._of_observations, "NormalizeObservation", ObservationNormalizer)
-        wrapper(self._of_observations, "TransformObservation", lambda env, function, *_: function)
-        wrapper(self._of_rewards, "NormalizeReward", lambda env, gamma=0.99: RewardNormalizer(self._script, gamma))
-        wrapper(self._of_rewards, "TransformReward", lambda env, function: function)
+        capture(self._of_observations, "NormalizeObservation", BatchObservationNormalizer)
+        capture(self._of_observations, "TransformObservation", lambda env, function, *_: function)
+        capture(self._of_rewards, "NormalizeReward", lambda env, gamma=0.99: JointRewardNormalizer(self._script, gamma))
+        capture(self._of_rewards, "TransformReward", lambda env, function: function)
 
-    def observations(self, obs: Any) -> Any:
+    def transform_observations(self, obs: Any) -> Any:
         """Observations after all wrappers."""
         for function in self._of_observations.values():
             obs = function(obs)
         return obs
 
-    def rewards(self, rewards: Any) -> Any:
+    def transform_rewards(self, rewards: Any) -> Any:
         """Rewards `[N]` after all wrappers."""
         for function in self._of_rewards.values():
             rewards = function(rewards)

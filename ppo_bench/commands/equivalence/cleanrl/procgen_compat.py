@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 
 from ppo_bench.commands.equivalence.cleanrl.envpool_compat import Pool
-from ppo_bench.commands.equivalence.cleanrl.gym_compat import VectorWrappers
+from ppo_bench.commands.equivalence.cleanrl.gym_compat import JointWrappers
 from ppo_bench.commands.equivalence.cleanrl.script import Script, install_module
 
 
@@ -30,15 +30,15 @@ class Games(Pool):
         super().__init__(script, f"{env_name.capitalize()}Easy-v0", num_envs=num_envs)
         self.action_space = spaces.Discrete(int(self.action_space.n))
         self.observation_space = spaces.Dict(rgb=spaces.Box(0, 255, (64, 64, 3), np.uint8))
-        self._wrappers = VectorWrappers(script)
-        self._wrappers.install()
+        self._wrappers = JointWrappers(script)
+        self._wrappers.capture()
 
     def reset(self, **_: Any) -> Any:
         """The first observations."""
-        return self._wrappers.observations({"rgb": super().reset().transpose(0, 2, 3, 1)})
+        return self._wrappers.transform_observations({"rgb": super().reset().transpose(0, 2, 3, 1)})
 
     def step(self, action: Any) -> Any:
         """Observations, rewards, flags and infos."""
         obs, rewards, done, _ = super().step(action)
-        obs = self._wrappers.observations({"rgb": obs.transpose(0, 2, 3, 1)})
-        return obs, self._wrappers.rewards(rewards), done, [{} for _ in done]
+        obs = self._wrappers.transform_observations({"rgb": obs.transpose(0, 2, 3, 1)})
+        return obs, self._wrappers.transform_rewards(rewards), done, [{} for _ in done]
