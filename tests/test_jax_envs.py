@@ -119,14 +119,20 @@ def test_dynamics_of_ones_own_are_trained_by_their_id(tmp_path: Path) -> None:
 
 
 class CostlyCounter(Counter):
-    """The same; a program computes only the resets that are due."""
+    """The same, whose resets have another type than its steps; a program computes only those that are due."""
 
     costly_resets = True
+
+    def reset(self, words: jax.Array) -> jax.Array:
+        return super().reset(words).astype(jnp.float32)
+
+    def step(self, state: jax.Array, actions: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        return super().step(state.astype(jnp.int32), actions)
 
 
 @pytest.mark.parametrize("num_envs", [1, 40])
 def test_resets_that_are_costly_are_those_of_all_environments_at_once(num_envs: int) -> None:
-    """Up to half of 40 environments end in a step, in chunks of two. Two seeds are mapped in one program."""
+    """Up to 40 environments end in a step, in chunks of three. Two seeds are mapped in one program."""
     actions = np.random.default_rng(1).integers(0, 2, (50, num_envs)).astype(np.int32)
     actions[:5] = 1  # all end together first
 
@@ -141,6 +147,7 @@ def test_resets_that_are_costly_are_those_of_all_environments_at_once(num_envs: 
     expected, found = played(Counter()), played(CostlyCounter())
     assert expected[0].episodes.min() > 3
     jax.tree.map(np.testing.assert_array_equal, found, expected)
+    assert found[0].dynamics.dtype == np.float32
 
 
 def test_the_constructor_of_ones_own_dynamics_has_the_arguments_that_are_given() -> None:

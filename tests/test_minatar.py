@@ -32,7 +32,7 @@ SHAPES = {"asterix": (4, 5), "breakout": (4, 3), "freeway": (7, 3), "seaquest": 
 
 
 def test_space_invaders_keeps_the_contract() -> None:
-    """One game: all that differs between them is pgx's; `python -m ppo_bench.check --all` checks the others."""
+    """One game: all that differs between them is pgx's."""
     findings = check_contract(lambda: DeviceBackend("device").make(Task("any", "minatar-space_invaders", 3)), 200)
     assert {finding.rule: finding.evidence for finding in findings if not finding.holds} == {}
 

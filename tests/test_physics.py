@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_the_reacher_keeps_the_contract_and_is_cut_after_1000_steps() -> None:
-    """One robot: all that differs between them is Brax's; `python -m ppo_bench.check --all` checks the others."""
+    """One robot: all that differs between them is Brax's."""
     env = DeviceBackend("device").make(Task("any", "brax-reacher", 3))
     findings = {finding.rule: finding for finding in check_contract(lambda: env, 1_200)}
     assert {finding.rule: finding.evidence for finding in findings.values() if not finding.holds} == {}

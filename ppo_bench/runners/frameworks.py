@@ -131,7 +131,7 @@ class TorchCompile(Torch):
         super().require()
         if self.mode not in ("default", "max-autotune-no-cudagraphs"):
             raise ConfigError(f"framework.mode={self.mode}: choose default or max-autotune-no-cudagraphs")
-        if self.cudagraphs not in ("auto", "update", True, False):
+        if not isinstance(self.cudagraphs, bool) and self.cudagraphs not in ("auto", "update"):
             raise ConfigError(f"framework.cudagraphs={self.cudagraphs}: choose auto, update, true or false")
 
     def compiler(self) -> Compiler:

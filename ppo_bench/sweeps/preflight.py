@@ -38,16 +38,12 @@ def check_jobs(multirun: DictConfig) -> None:
 
 
 def _require_module(env_id: str) -> None:
-    """Raise `ConfigError` if Python finds no module for `module:name`.
+    """Raise `ConfigError` unless Python finds the package of `package.module:name`.
 
-    The module is not imported, since that can start a simulator.
+    Nothing is imported, since that can start a simulator.
     """
     module, _, name = env_id.partition(":")
-    try:
-        found = name and importlib.util.find_spec(module)
-    except ImportError:  # a parent package is missing
-        found = None
-    if not found:
+    if not name or importlib.util.find_spec(module.partition(".")[0]) is None:
         raise ConfigError(f"env.id={env_id}: Python finds no such module; the form is module:name")
 
 

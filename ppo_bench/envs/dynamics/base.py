@@ -116,8 +116,7 @@ class Autoreset:
 
         If `traced`, the functions become part of a program, which draws the first states of the next episodes in every
         step; otherwise they are drawn only in steps that reset an environment, or ahead by `draw_reset_words`.
-        With
-        `reset_in_chunks` a program draws only those of the environments that are reset.
+        With `reset_in_chunks` a program draws only those of the environments that are reset.
         """
         self.dynamics, self._xp, self._map, self._traced = dynamics, xp, map_arrays, traced
         self._reset_in_chunks = reset_in_chunks

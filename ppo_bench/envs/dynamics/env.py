@@ -96,7 +96,9 @@ def _reset_in_chunks(first_states: Callable[[Array], State], done: Array, states
     import jax.numpy as jnp
 
     (num_envs,) = done.shape
-    size = max(1, num_envs // CHUNKS)
+    size = -(-num_envs // CHUNKS)
+    types = jax.eval_shape(first_states, jnp.arange(size))
+    states = jax.tree.map(lambda old, new: _widen(jnp, old, new.dtype), states, types)
 
     def reset_chunk(carry: tuple[State, Array]) -> tuple[State, Array]:
         states, waiting = carry
@@ -107,6 +109,11 @@ def _reset_in_chunks(first_states: Callable[[Array], State], done: Array, states
 
     result: State = jax.lax.while_loop(lambda carry: carry[1].any(), reset_chunk, (states, done))[0]
     return result
+
+
+def _widen(xp: Any, array: Array, dtype: Any) -> Array:
+    """The array in a type that also holds numbers of `dtype`."""
+    return array if array.dtype == dtype else array.astype(xp.result_type(array, dtype))
 
 
 @contextmanager

@@ -7,6 +7,7 @@ limits, autoreset and seeds. It computes in 32 bits, and needs no package of gym
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -48,6 +49,20 @@ def _replace_params(default: Any, params: Mapping[str, Any]) -> Any:
     return dataclasses.replace(default, **params) if params else default
 
 
+def _reset_flops(env: Any, params: Any) -> float:
+    """Number of floating-point operations of a reset, as JAX estimates it for a CPU; infinity if there is no CPU.
+
+    JAX has no estimate for GPUs before a program is compiled.
+    """
+    try:
+        cpu = jax.devices("cpu")[0]
+    except RuntimeError:  # JAX_PLATFORMS leaves it out
+        return math.inf
+    with jax.default_device(cpu):
+        estimate = jax.jit(env.reset_env).lower(jax.random.PRNGKey(0), params).cost_analysis()
+    return math.inf if estimate is None else float(estimate.get("flops", 0.0))
+
+
 class Gymnax:
     """`Dynamics` of an environment with gymnax's interface."""
 
@@ -58,9 +73,8 @@ class Gymnax:
         with jax.enable_x64(False), jax.default_prng_impl(_PRNG):
             self._env, self._params = env, _replace_params(env.default_params, params)
             observation_space, action_space = env.observation_space(self._params), env.action_space(self._params)
-            lowered = jax.jit(env.reset_env).lower(jax.random.PRNGKey(0), self._params)
+            self.costly_resets = _reset_flops(env, self._params) > COSTLY_RESET_FLOPS
             obs: Any = jax.eval_shape(env.reset_env, jax.random.PRNGKey(0), self._params)[0]
-        self.costly_resets = (lowered.cost_analysis() or {}).get("flops", 0) > COSTLY_RESET_FLOPS
         limit = next((name for name in LIMITS if hasattr(self._params, name)), None)
         self.time_limit = int(getattr(self._params, limit)) if limit else NO_LIMIT
         if limit and not hasattr(env, "is_truncated"):  # before gymnax 1.0 steps at the limit end episodes as any end
