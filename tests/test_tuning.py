@@ -49,7 +49,7 @@ def test_what_is_off_is_not_called_and_changes_no_result(framework: str, monkeyp
 
     note(torch, "keep_freed_memory", of="keep_freed_memory")
     note(frameworks, "let_idle_threads_sleep", of="sleep_idle_threads")
-    note(FollowerThreads, "gather", of="follow_caller")
+    note(FollowerThreads, "pin_to_caller", of="follow_caller")
     note(jax_convolutions, "convolve", of="convolve_by_products")
     of_torch, of_jax = set(KEYS) - {"convolve_by_products"}, {"follow_caller", "convolve_by_products"}
     expected = trained(framework)
