@@ -99,7 +99,7 @@ def test_a_game_by_its_id_is_the_run_of_its_short_name() -> None:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        ("env=brekout", "there is no env/brekout; did you mean breakout, minatar_breakout?"),
+        ("env=brekout", "unknown env/brekout; did you mean breakout, minatar_breakout?"),
         ("env=atari env.game=Brekout", "EnvPool has no Atari game 'Brekout'; did you mean Breakout"),
         ("env=atari env.game=Pong-v5", "EnvPool has no Atari game 'Pong-v5'; did you mean Pong?"),
         ("env=atari env.game=", "env.game=: must not be empty"),

@@ -177,7 +177,7 @@ def test_the_throughput_workload_has_more_environments(tmp_path: Path, capfd: py
         (["ppo.target_kl=0.01"], "ppo.target_kl=0.01: a bench measures all epochs; use ppo.target_kl=null"),
         (["env=nope"], "env/nope"),
         (["num_seeds=2"], "num_seeds=2: a bench measures one training; leave it out"),
-        (["round=3"], "there is no key round; did you mean rounds"),
+        (["round=3"], "unknown key round; did you mean rounds"),
         (["checkpoint.load=there"], "checkpoint.load: a bench measures a training from its beginning; leave it out"),
         (["total_timesteps=1000"], "total_timesteps: a bench ends after its rounds and iterations; leave it out"),
     ],

@@ -17,7 +17,7 @@ from tests.training import ENVIRONMENT, GYM, SHORT
 
 WRONG = {
     # choices
-    "env=cartpol": "there is no env/cartpol; did you mean cartpole",
+    "env=cartpol": "unknown env/cartpol; did you mean cartpole",
     "framework=tensorflow": "jax_xla torch_compile torch_eager",
     "backend=gym": "envpool envpool_xla gymnasium jax",
     "network=resnet": "auto combined gru impala_cnn lstm lstm_cnn minatar_cnn mlp nature_cnn",
@@ -29,13 +29,13 @@ WRONG = {
     # keys
     "--config-dir=nowhere": "nowhere' not found",
     "tests": "'tests'",
-    "ppo.gama=0.9": "there is no key ppo.gama; did you mean gamma?",
+    "ppo.gama=0.9": "unknown key ppo.gama; did you mean gamma?",
     "total_timestep=2048": "did you mean total_timesteps?",
     "network=lstm network.unit=64": "did you mean units?",
-    "backend=gymnasium backend.num_threads=2": "there is no key backend.num_threads; there are",
-    "tracker.wandb.mode=offline": "there is no key tracker.wandb",
+    "backend=gymnasium backend.num_threads=2": "unknown key backend.num_threads; choose from",
+    "tracker.wandb.mode=offline": "unknown key tracker.wandb",
     "frmework=jax_xla": "did you mean framework",
-    "+surprise=1": "there is no key surprise; there are name seed num_seeds",
+    "+surprise=1": "unknown key surprise; choose from name seed num_seeds",
     "~ppo.gama": "'ppo.gama' does not exist",
     "~env.ids": "env.ids",
     # types
@@ -81,7 +81,7 @@ WRONG = {
     "tracker=wandb tracker.wandb.mod=offline": "did you mean mode?",
     "tracker=wandb tracker.wandb.mode=off": "tracker.wandb.mode=off: choose online, offline, disabled or shared",
     "tracker=wandb tracker.wandb.tags=one": "tracker.wandb.tags=one: ",
-    "tracker=tensorboard +tracker.tensorboard.every=3": "there is no key tracker.tensorboard.every; there are",
+    "tracker=tensorboard +tracker.tensorboard.every=3": "unknown key tracker.tensorboard.every; choose from",
     # Hydra's own flags
     "--cfg job seed=1,2": "'seed=1,2'",
     "-m --cfg job": "Only one of --run, --multirun, --cfg, --info and --shell_completion can be specified",

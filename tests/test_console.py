@@ -61,7 +61,7 @@ def test_a_run_and_a_sweep_are_those_of_the_module(capsys: pytest.CaptureFixture
     [
         (["evaluat"], "there is no command 'evaluat'; did you mean evaluate?"),
         (["xyz"], "there is no command 'xyz'; there are train, sweep,"),
-        (["train", "seeed=1"], "there is no key seeed; did you mean seed?"),
+        (["train", "seeed=1"], "unknown key seeed; did you mean seed?"),
     ],
 )
 def test_wrong_input_is_one_line(capsys: pytest.CaptureFixture[str], words: list[str], line: str) -> None:

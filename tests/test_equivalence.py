@@ -260,7 +260,7 @@ def test_leaders_restart_their_environments_when_training_does() -> None:
             "variants={device:cpu}",
             "variants={device:cpu}: a key has a list of values, as in variants={device:[cpu,cuda]}",
         ),
-        ("variants={ppo.gamm:[0.9,0.8]}", "there is no key ppo.gamm; did you mean gamma?"),
+        ("variants={ppo.gamm:[0.9,0.8]}", "unknown key ppo.gamm; did you mean gamma?"),
         ("frameworks=[torch_eager] variants={tuning:[on]}", "or one in several variants={...}"),
         ("evaluation.every_iterations=2", "evaluation.every_iterations has no meaning here"),
         ("mode=both", "mode=both: choose lockstep or free"),
@@ -277,7 +277,7 @@ def test_leaders_restart_their_environments_when_training_does() -> None:
         ("network=nature_cnn", "this network takes images"),
         ("precision=tf32 device=cpu", "precision=tf32 needs a GPU"),
         ("device=cuda:63", "device=cuda:63: "),
-        ("mod=free", "there is no key mod; did you mean mode?"),
+        ("mod=free", "unknown key mod; did you mean mode?"),
     ],
 )
 def test_wrong_input_is_one_line(override: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,8 +16,8 @@ from tests.evaluations import config_with, snapshot
 from tests.refusals import assert_one_line
 
 WRONG = {
-    "episode=3": "there is no key episode; did you mean episodes?",
-    "ppo.gamma=0.5": "there is no key ppo; there are episodes num_envs",
+    "episode=3": "unknown key episode; did you mean episodes?",
+    "ppo.gamma=0.5": "unknown key ppo; choose from episodes num_envs",
     "episodes=many": "episodes=many: Value 'many'",
     "episodes=0": "episodes=0: must be at least 1",
     "seed=-1": "seed=-1: must lie between 0 and 2147483647",
@@ -87,7 +87,7 @@ DAMAGES = {
     ),
     "wrong value": (lambda run: config_with(run, total_timesteps="many"), "run.json: total_timesteps: Value 'many'"),
     "no environment": (lambda run: config_with(run, env=None), "run.json: "),
-    "unknown key": (lambda run: config_with(run, surprise=1), "run.json: there is no key surprise; there are name"),
+    "unknown key": (lambda run: config_with(run, surprise=1), "run.json: unknown key surprise; choose from name"),
     "unknown class": (
         lambda run: config_with(run, framework={"_target_": "os.PathLike"}),
         "os.PathLike",

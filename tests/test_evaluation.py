@@ -165,7 +165,7 @@ def test_stopped_in_an_evaluation_it_goes_on_as_if_nothing_had_been(
     [
         (["evaluation.every_iterations=-1"], "evaluation.every_iterations=-1: must not be negative"),
         (["evaluation.episodes=0"], "evaluation.episodes=0: must be at least 1"),
-        (["evaluation.every=1"], "there is no key evaluation.every; there are every_iterations episodes"),
+        (["evaluation.every=1"], "unknown key evaluation.every; choose from every_iterations episodes"),
         (["env=tic_tac_toe", "evaluation.every_iterations=2"], "plays checkpoints of games"),
         (
             ["framework=jax_xla", "backend=device", "framework.iterations_per_call=2", "evaluation.every_iterations=3"],

@@ -97,7 +97,7 @@ def test_every_check_has_a_name_of_its_own_and_words_that_are_a_configuration(
 
 
 def test_a_command_that_fails_is_named_by_its_last_line_and_what_it_said_is_kept(tmp_path: Path) -> None:
-    with pytest.raises(NotShown, match="exit code 2: ppo_bench: there is no key seeed; did you mean seed"):
+    with pytest.raises(NotShown, match="exit code 2: ppo_bench: unknown key seeed; did you mean seed"):
         ran(["-m", "ppo_bench", "seeed=1"], tmp_path)
     command, said = (tmp_path / "said.txt").read_text().splitlines()
     assert (command.partition(" -m ")[2], "seeed" in said) == ("ppo_bench seeed=1", True)

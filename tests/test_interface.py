@@ -236,7 +236,7 @@ def test_wrong_use_is_named(run: Path, tmp_path: Path) -> None:
         ppo_bench.load(folder).act((np.zeros(4, int),))
     with pytest.raises(ConfigError, match="view=losses: choose one of runs, metrics, episodes"):
         ppo_bench.results(run, "losses")
-    with pytest.raises(ConfigError, match="there is no env/cartpol"):
+    with pytest.raises(ConfigError, match="unknown env/cartpol"):
         ppo_bench.train(["env=cartpol"])
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         ppo_bench.nothing  # noqa: B018

@@ -46,7 +46,7 @@ def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(
         kept = f"{folder} is kept up to iteration {newest}; the same command resumes there"
         left = [path.name for path in (folder / "checkpoints").glob("snapshot_*")]
         if int(stopped[1]) > newest:
-            kept += f"; python -m ppo_bench.evaluate {folder} plays it as it is"
+            kept += f"; python -m ppo_bench.evaluate {folder} evaluates the policy so far"
             assert left == [f"snapshot_{int(stopped[1]):08d}"]
         assert stopped[2] == kept
     assert exit_code(main, arguments) == 0
@@ -76,7 +76,7 @@ def test_a_run_that_is_stopped_before_its_first_checkpoint_can_be_evaluated(
     assert iteration == len(rows(folder))
     assert iteration % at_once == 0
     assert f"stopped after iteration {iteration}; no checkpoint yet" in error
-    assert f"python -m ppo_bench.evaluate {folder} plays it as it is" in error
+    assert f"python -m ppo_bench.evaluate {folder} evaluates the policy so far" in error
     capfd.readouterr()
     assert exit_code(evaluate, [str(folder), "episodes=2", "framework=torch_eager"]) == 0
     assert f"after iteration {iteration} (" in capfd.readouterr().out

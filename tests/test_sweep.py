@@ -207,7 +207,7 @@ def test_optuna_maximises_the_final_return_and_trains_no_trial_twice(
 @pytest.mark.parametrize(
     ("word", "fragment"),
     [
-        ("ppo.learning_rat=interval(1e-4,1e-2)", "there is no key ppo.learning_rat; did you mean learning_rate"),
+        ("ppo.learning_rat=interval(1e-4,1e-2)", "unknown key ppo.learning_rat; did you mean learning_rate"),
         ("ppo.learning_rate=interval(0,1)", "ppo.learning_rate=0.0: must be above 0"),
         ("ppo.gamma=interval(0.9", "interval(0.9"),
         ("hydra.sweeper.n_trial=3", "hydra.sweeper.n_trial"),

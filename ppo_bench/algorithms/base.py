@@ -172,8 +172,8 @@ class Algorithm(Protocol):
     def statistics(self, network: NetworkSpec, hp: Hyperparameters) -> tuple[Statistic, ...]:
         """Arrays that are updated from rollouts, without a gradient.
 
-        One with the name `LEARNING_RATE_FACTOR`, a scalar, multiplies the learning rate of each update. `targets` must
-        leave it as it is; `after_update` adapts it.
+        One with the name `LEARNING_RATE_FACTOR`, a scalar, multiplies the learning rate of each update.
+        `after_update` adapts it; `targets` must not change it.
         """
 
     @property

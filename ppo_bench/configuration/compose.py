@@ -90,8 +90,8 @@ def _unknown(what: str, word: str, known: Iterable[str]) -> str:
     """Words for what does not exist, with the nearest of the `known` names, or all of them."""
     names = [name for name in known if name != "hydra"]
     close = nearest(word, names)
-    choices = f"; there are {' '.join(names)}" if names else ""
-    return f"there is no {what}" + (f"; did you mean {', '.join(close)}?" if close else choices)
+    choices = f"; choose from {' '.join(names)}" if names else ""
+    return f"unknown {what}" + (f"; did you mean {', '.join(close)}?" if close else choices)
 
 
 def key_of(override: str) -> str:

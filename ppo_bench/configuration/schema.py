@@ -140,7 +140,7 @@ class RootSchema:
 def schemas_of(values: Mapping[str, Any]) -> DictConfig:
     """The types of plain `values` that RootSchema leaves open, at the same keys: those of each choice, and `env.atari`.
 
-    A choice that is made by a function, or by a class that is no dataclass of types that OmegaConf knows, has none.
+    Only dataclasses with types that OmegaConf knows have a schema; functions and other classes have none.
     """
     schemas = OmegaConf.create({"ppo": with_free_keys(Hyperparameters), "tuning": with_free_keys(Tuning)})
     if (atari := values["env"]["atari"]) is not None:

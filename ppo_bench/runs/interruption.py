@@ -14,7 +14,7 @@ from ppo_bench.runs.run_writer import RunWriter
 def describe_interruption(folder: Path, iteration: int) -> str:
     """A phrase for a run in `folder` that was stopped after `iteration`: what is kept and how it goes on."""
     evaluable = any((folder / "checkpoints").glob(f"snapshot_{iteration:08d}"))
-    hint = f"; python -m ppo_bench.evaluate {folder} plays it as it is" if evaluable else ""
+    hint = f"; python -m ppo_bench.evaluate {folder} evaluates the policy so far" if evaluable else ""
     return f"stopped after iteration {iteration}; {_describe_resumption(folder)}{hint}"
 
 

@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 from ppo_bench.common.columns import aligned
 from ppo_bench.common.files import read_json
 from ppo_bench.common.progress import print_status
-from ppo_bench.sweeps.job import OUTCOME, Outcome, shown
+from ppo_bench.sweeps.job import OUTCOME, Outcome, format_return
 from ppo_bench.sweeps.preflight import check_jobs
 
 
@@ -50,7 +50,7 @@ def print_table(outcomes: Sequence[Outcome]) -> None:
     rows = [("state", "job", "final return or error")]
     for outcome in outcomes:
         own = " ".join(word for word in outcome.overrides if word not in shared)
-        rows.append((outcome.state, own, outcome.error or shown(outcome.final_return_mean)))
+        rows.append((outcome.state, own, outcome.error or format_return(outcome.final_return_mean)))
     print(aligned(rows), file=sys.stderr)
     states = [outcome.state for outcome in outcomes]
     print_status(", ".join(f"{states.count(state)} {state}" for state in ("done", "failed", "skipped")))

@@ -58,11 +58,11 @@ def run_job(composed: DictConfig) -> float | None:
         outcome = Outcome("failed", overrides, "", None, said)
     write_json(Path(hydra.runtime.output_dir) / OUTCOME, outcome._asdict())
     value = outcome.final_return_mean
-    print_status(f"job {hydra.job.num}: {outcome.state}, {outcome.error or f'final return {shown(value)}'}")
+    print_status(f"job {hydra.job.num}: {outcome.state}, {outcome.error or f'final return {format_return(value)}'}")
     return value
 
 
-def shown(final_return_mean: float | None) -> str:
+def format_return(final_return_mean: float | None) -> str:
     """A final return as text."""
     return "none, no episode ended" if final_return_mean is None else f"{final_return_mean:.2f}"
 

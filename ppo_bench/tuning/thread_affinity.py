@@ -19,7 +19,7 @@ def _threads() -> set[int]:
 
 
 class FollowerThreads:
-    """A set of worker threads: those started inside `track_new_threads`. `pin_to_caller` moves them to the caller's core."""
+    """The worker threads that start inside `track_new_threads`. `pin_to_caller` moves them to the caller's core."""
 
     def __init__(self) -> None:
         self._threads: set[int] = set()
