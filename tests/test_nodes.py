@@ -140,8 +140,8 @@ signal.signal(signal.SIGTERM, lambda number, _: received.append(number))
 process_group = JaxProcessGroup(read_rank_info(), 60)
 signal.raise_signal(signal.SIGTERM)
 assert received
-from jax._src.xla_bridge import CUDA_VISIBLE_DEVICES
-assert CUDA_VISIBLE_DEVICES.value == "all", CUDA_VISIBLE_DEVICES.value
+import jax
+assert jax.config.values["jax_cuda_visible_devices"] == "all"
 process_group.close()
 """
     told = {"JOB_ID": "7", "STEP_NODELIST": "n[1-2]", "NTASKS": "2", "PROCID": "0", "LOCALID": "0"}
