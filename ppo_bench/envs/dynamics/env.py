@@ -98,7 +98,10 @@ def _reset_in_chunks(first_states: Callable[[Array], State], done: Array, states
     (num_envs,) = done.shape
     size = -(-num_envs // CHUNKS)
     types = jax.eval_shape(first_states, jnp.arange(size))
-    states = jax.tree.map(lambda old, new: _widen(jnp, old, new.dtype), states, types)
+    # As `jnp.where` of both would. Random keys have a type of their own, which no other number has.
+    states = jax.tree.map(
+        lambda old, new: old if old.dtype == new.dtype else old.astype(jnp.result_type(old, new)), states, types
+    )
 
     def reset_chunk(carry: tuple[State, Array]) -> tuple[State, Array]:
         states, waiting = carry
@@ -109,11 +112,6 @@ def _reset_in_chunks(first_states: Callable[[Array], State], done: Array, states
 
     result: State = jax.lax.while_loop(lambda carry: carry[1].any(), reset_chunk, (states, done))[0]
     return result
-
-
-def _widen(xp: Any, array: Array, dtype: Any) -> Array:
-    """The array in a type that also holds numbers of `dtype`."""
-    return array if array.dtype == dtype else array.astype(xp.result_type(array, dtype))
 
 
 @contextmanager
