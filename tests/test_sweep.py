@@ -234,8 +234,8 @@ def test_the_value_of_a_job_is_the_mean_of_its_seeds(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("word", "choices"),
     [
-        ("hydra/launcher=joblb", "there is no hydra/launcher/joblb; did you mean joblib?"),
-        ("hydra/sweeper=optun", "there is no hydra/sweeper/optun; did you mean optuna?"),
+        ("hydra/launcher=joblb", "unknown hydra/launcher/joblb; did you mean joblib?"),
+        ("hydra/sweeper=optun", "unknown hydra/sweeper/optun; did you mean optuna?"),
     ],
 )
 def test_a_misspelt_launcher_or_sweeper_is_one_line_that_names_the_nearest(

@@ -67,15 +67,14 @@ class WandbRun:
     def __init__(self, run: Any) -> None:
         """`run` is wandb's run."""
         self._run = run
-        # The server has the rows of a continued run up to here. Files of an offline run hold all rows anew.
-        self._last_step = run.summary.get("global_step", 0) if run.resumed else 0
+        self._first_step = run.starting_step  # The server has the earlier rows of a resumed run.
         run.define_metric("global_step")
         run.define_metric("*", step_metric="global_step")
 
     def log(self, values: Mapping[str, float], global_step: int, wall_time: float) -> None:
         """See `OpenTracker.log`."""
-        if global_step > self._last_step:
-            self._run.log({**values, "global_step": global_step})
+        if global_step >= self._first_step:
+            self._run.log({**values, "global_step": global_step}, step=global_step, commit=True)
 
     def log_video(self, path: Path, global_step: int) -> None:
         """See `OpenTracker.log_video`."""
