@@ -50,7 +50,7 @@ class Novelty(NamedTuple):
 
 @dataclass(frozen=True)
 class Rnd(Ppo):
-    """`algorithm=rnd`, an `Algorithm`; conf/algorithm/rnd.yaml explains its options."""
+    """`algorithm=rnd`; conf/algorithm/rnd.yaml explains its options."""
 
     streams: ClassVar[tuple[str, ...]] = ("extrinsic", "intrinsic")
     loss_metrics: ClassVar[tuple[Metric, ...]] = (
@@ -76,11 +76,11 @@ class Rnd(Ppo):
 
     @property
     def num_warmup_rollouts(self) -> int:
-        """See `Algorithm.num_warmup_rollouts`."""
+        """See `Ppo.num_warmup_rollouts`."""
         return self.warm_up_iterations
 
     def require(self) -> None:
-        """See `Algorithm.require`."""
+        """See `Ppo.require`."""
         if not 0 <= self.int_gamma <= 1:
             raise ConfigError(f"algorithm.int_gamma={self.int_gamma}: must be between 0 and 1")
         if not 0 < self.update_proportion <= 1:
@@ -98,15 +98,15 @@ class Rnd(Ppo):
         return rnd_networks(network, self.features)
 
     def parameters(self, network: NetworkSpec) -> tuple[Parameter, ...]:
-        """See `Algorithm.parameters`."""
+        """See `Ppo.parameters`."""
         return self.rnd_networks(network).parameters(PREDICTOR)
 
     def frozen_parameters(self, network: NetworkSpec) -> tuple[Parameter, ...]:
-        """See `Algorithm.frozen_parameters`."""
+        """See `Ppo.frozen_parameters`."""
         return self.rnd_networks(network).parameters(TARGET)
 
     def statistics(self, network: NetworkSpec, hp: Hyperparameters) -> tuple[Statistic, ...]:
-        """See `Algorithm.statistics`: moments of the inputs and of the intrinsic returns, the running intrinsic return
+        """See `Ppo.statistics`: moments of the inputs and of the intrinsic returns, the running intrinsic return
         of each environment, and, for vector observations, the components that were ever nonzero."""
         shape = self.rnd_networks(network).input_shape
         fields = {"mean": 0.0, "var": 1.0, "count": INITIAL_COUNT}
@@ -121,7 +121,7 @@ class Rnd(Ppo):
     # --- After a rollout ----------------------------------------------------------------------------------------------
 
     def warmup(self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, statistics: Tree, rollout: Tree) -> Tree:
-        """See `Algorithm.warmup`: it updates the moments of the inputs."""
+        """See `Ppo.warmup`: it updates the moments of the inputs."""
         inputs, value_mask = self._predictor_inputs(ops, network, rollout), rollout["value_mask"]
         counted = value_mask if hp.mask_resets else ops.xp.ones_like(value_mask)
         return {**statistics, **stats_arrays(self._update_input_stats(ops, statistics, inputs, counted), "inputs")}
@@ -129,7 +129,7 @@ class Rnd(Ppo):
     def targets(
         self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, arrays: Tree, statistics: Tree, rollout: Tree
     ) -> Targets:
-        """See `Algorithm.targets`: PPO's, with a weighted sum of the advantages of both reward streams."""
+        """See `Ppo.targets`: PPO's, with a weighted sum of the advantages of both reward streams."""
         xp = ops.xp
         extrinsic, intrinsic = rollout["values"][..., 0], rollout["values"][..., 1]
         own = super().targets(ops, network, hp, arrays, statistics, {**rollout, "values": extrinsic})
@@ -213,7 +213,7 @@ class Rnd(Ppo):
         values: Array,
         batch: Tree,
     ) -> tuple[Array, Tree]:
-        """See `Algorithm.loss`: PPO's loss, the unclipped error of the intrinsic value and the predictor's error."""
+        """See `Ppo.loss`: PPO's loss, the unclipped error of the intrinsic value and the predictor's error."""
         xp = ops.xp
         total, measured = super().loss(ops, network, hp, arrays, policy_outputs, values[..., 0], batch)
         error = xp.square(values[..., 1] - batch["intrinsic_returns"])

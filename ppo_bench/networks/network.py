@@ -5,7 +5,6 @@ Its forward pass is a module's: a `torch.nn.Module` of `networks/torch/` or a `f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -158,15 +157,10 @@ class NetworkSpec:
             {name: ops.to_param_dtype(x) for name, x in (carry or {}).items()},
         )
 
-    @property
-    def auxiliary_losses(self) -> Mapping[str, float]:
-        """Weights, by name, of losses that the network adds to the algorithm's."""
-        return reconstruction(self.reconstruction_coef)
-
     def forward_with_losses(
         self, ops: Ops, params: Tree, obs: Array, carry: Tree, episode_start: Array | None
     ) -> tuple[PolicyOutputs, Array, Tree]:
-        """Policy outputs and values of `forward` for transitions, and the scalars named by `auxiliary_losses`."""
+        """Policy outputs and values of `forward` for transitions, and the loss of reconstruction by its name."""
         if not self.reconstruction_coef:
             policy_outputs, values, _ = self.forward(ops, params, obs, carry, episode_start)
             return policy_outputs, values, {}
@@ -251,11 +245,6 @@ class Network(Protocol):
 
     def build(self, observation_space: Any, action_space: Any, streams: int = 1) -> NetworkSpec:
         """The network for these spaces, with a value for each of the algorithm's `streams` of rewards."""
-
-
-def reconstruction(coef: float) -> Mapping[str, float]:
-    """The weight, by name, of a network's loss of reconstruction; empty if `coef` is 0."""
-    return {"reconstruction_loss": coef} if coef else {}
 
 
 def mask_logits(xp: Any, policy_outputs: PolicyOutputs, action_mask: Array | None) -> PolicyOutputs:

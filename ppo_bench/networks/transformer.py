@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -31,7 +30,7 @@ from ppo_bench.networks.convolutions import (
 )
 from ppo_bench.networks.layers import CRITIC_GAIN, Parameters, conv, layer_norm, linear, weight_and_bias
 from ppo_bench.networks.module_spec import ModuleSpec, options
-from ppo_bench.networks.network import CarrySpec, NetworkSpec, reconstruction
+from ppo_bench.networks.network import CarrySpec, NetworkSpec
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Box, Space
@@ -101,11 +100,6 @@ class Trxl:
     max_episode_steps: int
     gated: bool
     reconstruction_coef: float = 0.0
-
-    @property
-    def auxiliary_losses(self) -> Mapping[str, float]:
-        """See `NetworkSpec.auxiliary_losses`."""
-        return reconstruction(self.reconstruction_coef)
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces. Images pass through the convolutions of Mnih et al. 2015 first, except those
