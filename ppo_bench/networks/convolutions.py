@@ -116,10 +116,15 @@ def output_sides(windows: Sequence[Window], height: int, width: int) -> tuple[in
     return height, width
 
 
-def num_output_pixels(windows: Sequence[Window], height: int, width: int) -> int:
-    """The number of pixels that `windows` make of images; 0 if the images are too small for them."""
-    height, width = output_sides(windows, height, width)
-    return max(height, 0) * max(width, 0)
+def num_pixels(name: str, shape: tuple[int, ...], windows: Sequence[Window]) -> int:
+    """The number of pixels that the convolutions of the network `name` make of images of `shape`.
+
+    Raises `ConfigError` if there are none.
+    """
+    height, width = output_sides(windows, *image_sides(shape))
+    if min(height, width) < 1:
+        raise ConfigError(f"network={name}: images of shape {shape} are too small for it; use network=mlp or lstm")
+    return height * width
 
 
 def has_channels_first(shape: tuple[int, ...]) -> bool:

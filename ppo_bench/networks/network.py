@@ -6,7 +6,7 @@ Its forward pass is a module's: a `torch.nn.Module` of `networks/torch/` or a `f
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from ppo_bench.mathematics.distributions import PolicyOutputs
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.convolutions import channels_last
 from ppo_bench.networks.ops import Ops, PortableModule
+
+if TYPE_CHECKING:
+    from gymnasium.spaces import Space
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,19 @@ class ActionSpec:
     def action_dim(self) -> int:
         """Number of actor outputs for one action: the sum of all choices, or the number of dimensions."""
         return sum(self.choices) or self.shape[0]
+
+
+def action_spec(action_space: Space) -> ActionSpec:
+    """The actions of a gymnasium space: one integer, several integers, or a vector of floats."""
+    from gymnasium import spaces
+
+    if isinstance(action_space, spaces.Discrete):
+        return ActionSpec((), (int(action_space.n),))
+    if isinstance(action_space, spaces.MultiDiscrete):
+        return ActionSpec(action_space.shape, tuple(int(n) for n in action_space.nvec))
+    if isinstance(action_space, spaces.MultiBinary):
+        return ActionSpec(action_space.shape, (2,) * action_space.shape[0])
+    return ActionSpec(action_space.shape or (), ())
 
 
 MASKED_LOGIT = -1e9
@@ -86,8 +102,6 @@ class NetworkSpec:
     """Whether the module takes images `[H, W, C]`; else it takes vectors."""
     scaled_weights: tuple[str, ...] = ()
     """Names of the weights that observations of bytes meet first; they are divided by 255 in place of the bytes."""
-    undivided_channels: int = 0
-    """Number of last channels, in images of bytes, whose values from 0 to 255 are not divided by 255."""
     separate_critic: bool = False
     """Whether the critic shares no layer with the actor; there is no carry then."""
     carry: tuple[CarrySpec, ...] = ()
@@ -178,15 +192,8 @@ class NetworkSpec:
     def _to_layer_dtype(self, ops: Ops, params: Tree) -> Tree:
         """Parameters in the layers' dtype, with `scaled_weights` divided by 255."""
         if self.scaled_weights:
-            params = {**params, **{name: self._scale_weight(ops, params[name]) for name in self.scaled_weights}}
+            params = {**params, **{name: params[name] / 255.0 for name in self.scaled_weights}}
         return ops.to_layer_dtype(params)
-
-    def _scale_weight(self, ops: Ops, weight: Array) -> Array:
-        """A first-layer `weight [..., channels]` divided by 255, except for the undivided channels."""
-        if not self.undivided_channels:
-            return weight / 255.0
-        divided = weight.shape[-1] - self.undivided_channels
-        return ops.xp.concatenate((weight[..., :divided] / 255.0, weight[..., divided:]), -1)
 
     def act(
         self,

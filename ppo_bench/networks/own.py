@@ -14,8 +14,7 @@ from ppo_bench.common.errors import ConfigError, one_line
 from ppo_bench.common.flattened import FlattenedArray, FlattenedBox, is_byte_space
 from ppo_bench.mathematics.arrays import Array, Arrays, Tree
 from ppo_bench.mathematics.weights import Parameter
-from ppo_bench.networks.building import action_spec
-from ppo_bench.networks.network import CarrySpec, NetworkSpec
+from ppo_bench.networks.network import CarrySpec, NetworkSpec, action_spec
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Box, Space

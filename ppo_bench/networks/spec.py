@@ -10,14 +10,6 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.flattened import is_byte_space
 from ppo_bench.common.values import added_field
 from ppo_bench.mathematics.recurrent import CELLS
-from ppo_bench.networks.building import (
-    action_spec,
-    actor_critic_heads,
-    hidden_layer_options,
-    network_spec,
-    num_pixels,
-    shared_cnn,
-)
 from ppo_bench.networks.convolutions import (
     IMPALA,
     MIN_IMAGE_SIDE,
@@ -26,20 +18,30 @@ from ppo_bench.networks.convolutions import (
     Window,
     are_images,
     find_images,
-    image_sides,
     impala_parameters,
     nature_parameters,
     num_channels,
-    num_output_pixels,
+    num_pixels,
     ranges_between_images,
 )
-from ppo_bench.networks.layers import ACTOR_GAIN, CRITIC_GAIN, Parameters, conv, hidden_layers, linear, mlp, recurrent
-from ppo_bench.networks.module_spec import ModuleSpec, options
-from ppo_bench.networks.network import CarrySpec, NetworkSpec
+from ppo_bench.networks.layers import (
+    ACTOR_GAIN,
+    CRITIC_GAIN,
+    Parameters,
+    actor_critic_heads,
+    conv,
+    hidden_layers,
+    linear,
+    mlp,
+    recurrent,
+)
+from ppo_bench.networks.module_spec import network_spec
+from ppo_bench.networks.network import CarrySpec, NetworkSpec, action_spec
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Box, Space
 
+ACTIVATIONS = ("tanh", "relu", "leaky_relu", "elu", "gelu", "silu")
 IMAGE_FEATURES = 256
 """Features of each image in `combined`, as in Stable-Baselines3's extractor for dictionaries."""
 
@@ -56,14 +58,16 @@ class Mlp:
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces, with a value for each of `streams` reward streams."""
         inputs, actions = math.prod(observation_space.shape), action_spec(action_space)
-        module = ModuleSpec(
-            "mlp.Mlp",
-            options(**self.hidden_layer_options(), outputs=actions.action_dim, streams=streams),
-            self.actor_and_critic(inputs, actions.action_dim, streams),
-            inputs=options(inputs=inputs),
-        )
         return network_spec(
-            module, observation_space, actions, ("actor.0.weight", "critic.0.weight"), separate_critic=True
+            "mlp.Mlp",
+            observation_space,
+            actions,
+            streams,
+            self.actor_and_critic(inputs, actions.action_dim, streams),
+            _hidden_layer_options(self),
+            {"inputs": inputs},
+            ("actor.0.weight", "critic.0.weight"),
+            separate_critic=True,
         )
 
     def actor_and_critic(self, inputs: int, outputs: int, streams: int) -> Parameters:
@@ -73,29 +77,16 @@ class Mlp:
             *mlp("critic", [inputs, *self.hidden_sizes, streams], CRITIC_GAIN, normalised=self.layer_norm),
         )
 
-    def hidden_layer_options(self) -> dict[str, Any]:
-        """The options that say what the hidden layers are. Raises `ConfigError` if one is out of range."""
-        return hidden_layer_options(self.hidden_sizes, self.activation, self.layer_norm)
-
 
 @dataclass(frozen=True)
 class NatureCnn:
-    """`network=nature_cnn`: the network of Mnih et al. 2015, shared by actor and critic (details, Atari 8).
-
-    conf/network/nature_cnn.yaml explains its option.
-    """
-
-    undivided_channels: int = added_field(0)
+    """`network=nature_cnn`: the network of Mnih et al. 2015, shared by actor and critic (details, Atari 8)."""
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces; see `Mlp.build`."""
-        channels = num_channels(observation_space.shape)
         pixels = num_pixels("nature_cnn", observation_space.shape, NATURE)
-        if not 0 <= self.undivided_channels < channels:
-            raise ConfigError(f"network.undivided_channels={self.undivided_channels}: images have {channels} channels")
-        spaces = observation_space, action_space, streams
-        trunk = nature_parameters(channels, pixels, 512)
-        return shared_cnn("cnn.NatureCnn", trunk, 512, pixels, *spaces, undivided_channels=self.undivided_channels)
+        trunk = nature_parameters(num_channels(observation_space.shape), pixels, 512)
+        return _shared_cnn("cnn.NatureCnn", trunk, 512, pixels, observation_space, action_space, streams)
 
 
 @dataclass(frozen=True)
@@ -109,7 +100,7 @@ class ImpalaCnn:
         """The network for these spaces; see `Mlp.build`."""
         pixels = num_pixels("impala_cnn", observation_space.shape, IMPALA)
         trunk = impala_parameters(num_channels(observation_space.shape), pixels)
-        return shared_cnn("cnn.ImpalaCnn", trunk, 256, pixels, observation_space, action_space, streams)
+        return _shared_cnn("cnn.ImpalaCnn", trunk, 256, pixels, observation_space, action_space, streams)
 
 
 @dataclass(frozen=True)
@@ -121,7 +112,7 @@ class MinAtarCnn:
         pixels = num_pixels("minatar_cnn", observation_space.shape, (Window(3, 1),))
         channels = num_channels(observation_space.shape)
         trunk = (*conv("trunk.0", channels, 16, kernel=3), *linear("trunk.1", 16 * pixels, 128))
-        return shared_cnn("cnn.MinAtarCnn", trunk, 128, pixels, observation_space, action_space, streams)
+        return _shared_cnn("cnn.MinAtarCnn", trunk, 128, pixels, observation_space, action_space, streams)
 
 
 @dataclass(frozen=True)
@@ -138,7 +129,7 @@ class RndCnn:
             *linear("critic.0", 448, 448, gain=0.1),
             *linear("critic.1", 448, streams, gain=0.01),
         )
-        return shared_cnn("cnn.RndCnn", trunk, 448, pixels, observation_space, action_space, streams, actor_critic)
+        return _shared_cnn("cnn.RndCnn", trunk, 448, pixels, observation_space, action_space, streams, actor_critic)
 
 
 @dataclass(frozen=True)
@@ -153,33 +144,34 @@ class Combined(Mlp):
                 f"network=combined takes dictionaries with images from {MIN_IMAGE_SIDE} x {MIN_IMAGE_SIDE} pixels, of "
                 "which env.observe leaves none: use network=auto"
             )
-        image_encoders = [
-            ImageEncoder(i, num_channels(i.shape), num_output_pixels(NATURE, *image_sides(i.shape))) for i in images
-        ]
-        others, actions = ranges_between_images(images, observation_space.shape[0]), action_spec(action_space)
+        image_encoders = tuple(
+            ImageEncoder(i, num_channels(i.shape), num_pixels("combined", i.shape, NATURE)) for i in images
+        )
+        others, actions = tuple(ranges_between_images(images, observation_space.shape[0])), action_spec(action_space)
         features = IMAGE_FEATURES * len(image_encoders) + sum(stop - start for start, stop in others)
         encoder_parameters = (
             nature_parameters(encoder.channels, encoder.pixels, IMAGE_FEATURES, first=4 * k)
             for k, encoder in enumerate(image_encoders)
         )
-        module = ModuleSpec(
+        return network_spec(
             "combined.Combined",
-            options(
-                **self.hidden_layer_options(),
-                image_encoders=image_encoders,
-                others=others,
-                units=IMAGE_FEATURES,
-                takes_bytes=is_byte_space(observation_space),
-                outputs=actions.action_dim,
-                streams=streams,
-            ),
+            observation_space,
+            actions,
+            streams,
             (
                 *(p for encoder in encoder_parameters for p in encoder),
                 *self.actor_and_critic(features, actions.action_dim, streams),
             ),
-            convolves=True,
+            {
+                **_hidden_layer_options(self),
+                "image_encoders": image_encoders,
+                "others": others,
+                "units": IMAGE_FEATURES,
+                "takes_bytes": is_byte_space(observation_space),
+            },
+            {},
+            (),
         )
-        return network_spec(module, observation_space, actions, ())
 
 
 @dataclass(frozen=True)
@@ -213,23 +205,21 @@ class RecurrentMlp:
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces; see `Mlp.build`."""
         sizes, actions = [math.prod(observation_space.shape), *self.hidden_sizes], action_spec(action_space)
-        module = ModuleSpec(
+        return network_spec(
             "recurrent.RecurrentMlp",
-            options(
-                **hidden_layer_options(self.hidden_sizes, self.activation, self.layer_norm),
-                **_cell(self.cell, self.units),
-                outputs=actions.action_dim,
-                streams=streams,
-            ),
+            observation_space,
+            actions,
+            streams,
             (
                 *hidden_layers("trunk", sizes, normalised=self.layer_norm),
                 *actor_critic_heads(self.units, actions.action_dim, streams),
                 *recurrent("memory", self.cell, sizes[-1], self.units),
             ),
-            inputs=options(inputs=sizes[0]),
+            _hidden_layer_options(self) | _cell(self.cell, self.units),
+            {"inputs": sizes[0]},
+            ("trunk.0.weight" if self.hidden_sizes else "memory.weight_ih",),
+            **_remembering(self.cell, self.units),
         )
-        first = "trunk.0.weight" if self.hidden_sizes else "memory.weight_ih"
-        return network_spec(module, observation_space, actions, (first,), **_remembering(self.cell, self.units))
 
 
 @dataclass(frozen=True)
@@ -243,19 +233,47 @@ class RecurrentCnn:
         """The network for these spaces; see `Mlp.build`."""
         channels, actions = num_channels(observation_space.shape), action_spec(action_space)
         pixels = num_pixels("lstm_cnn", observation_space.shape, NATURE)
-        module = ModuleSpec(
+        return network_spec(
             "recurrent.RecurrentCnn",
-            options(**_cell(self.cell, self.units), outputs=actions.action_dim, streams=streams),
+            observation_space,
+            actions,
+            streams,
             (
                 *nature_parameters(channels, pixels, 512),
                 *actor_critic_heads(self.units, actions.action_dim, streams),
                 *recurrent("memory", self.cell, 512, self.units),
             ),
-            inputs=options(channels=channels, pixels=pixels),
-            convolves=True,
+            _cell(self.cell, self.units),
+            {"channels": channels, "pixels": pixels},
+            images=True,
+            **_remembering(self.cell, self.units),
         )
-        fields = _remembering(self.cell, self.units)
-        return network_spec(module, observation_space, actions, ("trunk.0.weight",), images=True, **fields)
+
+
+def _hidden_layer_options(own: Mlp | RecurrentMlp) -> dict[str, Any]:
+    """Options of hidden layers. Raises `ConfigError` if one is out of range."""
+    if own.activation not in ACTIVATIONS:
+        raise ConfigError(f"network.activation={own.activation}: choose one of {', '.join(ACTIVATIONS)}")
+    if any(size < 1 for size in own.hidden_sizes):
+        raise ConfigError(f"network.hidden_sizes={list(own.hidden_sizes)}: every size must be at least 1")
+    return {"hidden_sizes": tuple(own.hidden_sizes), "activation": own.activation, "layer_norm": own.layer_norm}
+
+
+def _shared_cnn(
+    name: str,
+    trunk: Parameters,
+    units: int,
+    pixels: int,
+    observation_space: Box,
+    action_space: Space,
+    streams: int,
+    actor_critic: Parameters = (),
+) -> NetworkSpec:
+    """A network of `trunk` with `units` outputs and of actor and critic: `actor_critic`, or one layer each."""
+    actions = action_spec(action_space)
+    parameters = (*trunk, *(actor_critic or actor_critic_heads(units, actions.action_dim, streams)))
+    sizes = {"channels": num_channels(observation_space.shape), "pixels": pixels}
+    return network_spec(name, observation_space, actions, streams, parameters, {}, sizes, images=True)
 
 
 def _cell(cell: str, units: int) -> dict[str, Any]:

@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.flattened import is_byte_space
 from ppo_bench.mathematics.weights import Parameter
-from ppo_bench.networks.building import action_spec, network_spec, num_pixels
 from ppo_bench.networks.convolutions import (
     MIN_IMAGE_SIDE,
     NATURE,
     image_sides,
     nature_parameters,
     num_channels,
+    num_pixels,
     output_sides,
 )
 from ppo_bench.networks.layers import CRITIC_GAIN, Parameters, conv, layer_norm, linear, weight_and_bias
-from ppo_bench.networks.module_spec import ModuleSpec, options
-from ppo_bench.networks.network import CarrySpec, NetworkSpec
+from ppo_bench.networks.module_spec import network_spec
+from ppo_bench.networks.network import CarrySpec, NetworkSpec, action_spec
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Box, Space
@@ -128,21 +128,11 @@ class Trxl:
             image = num_channels(shape), pixels
             trunk = nature_parameters(*image, self.dim, uniform=True)
             decoder_shape = decoder_input_shape(image_sides(shape)) if self.reconstruction_coef else None
-        module = ModuleSpec(
+        return network_spec(
             "transformer.Transformer",
-            options(
-                image=image,
-                dim=self.dim,
-                layers=self.layers,
-                heads=self.heads,
-                gated=self.gated,
-                memory=self.memory,
-                positions=self.positions,
-                max_episode_steps=self.max_episode_steps,
-                decoder_shape=decoder_shape,
-                outputs=actions.action_dim,
-                streams=streams,
-            ),
+            observation_space,
+            actions,
+            streams,
             (
                 *trunk,
                 *linear("actor.0", self.dim, actions.action_dim, gain=ACTOR_GAIN, uniform=True),
@@ -156,14 +146,18 @@ class Trxl:
                 *linear(f"memory.{self.layers}", self.dim, self.dim, uniform=True),
                 *(decoder(self.dim, decoder_shape, image[0]) if image and decoder_shape else ()),
             ),
-            inputs=options(inputs=inputs),
-            convolves=images,
-        )
-        return network_spec(
-            module,
-            observation_space,
-            actions,
-            ("trunk.0.weight",),
+            {
+                "image": image,
+                "dim": self.dim,
+                "layers": self.layers,
+                "heads": self.heads,
+                "gated": self.gated,
+                "memory": self.memory,
+                "positions": self.positions,
+                "max_episode_steps": self.max_episode_steps,
+                "decoder_shape": decoder_shape,
+            },
+            {"inputs": inputs},
             images=images,
             carry=(CarrySpec("steps", ()), CarrySpec("inputs", (self.memory, self.layers, self.dim), window=True)),
             reconstruction_coef=self.reconstruction_coef,
