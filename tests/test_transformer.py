@@ -220,7 +220,7 @@ def test_wrong_input_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[st
         (["network.memory=0"], "network.memory=0: must be at least 1"),
         (["network.positions=relative"], "network.positions=relative: choose none, absolute or learned"),
         (["network.reconstruction_coef=0.1"], "network.reconstruction_coef=0.1: observations of shape (4,) and type"),
-        (["network.reconstruction_coef=-1"], "network.reconstruction_coef=-1.0: must be at least 0, and finite"),
+        (["network.reconstruction_coef=-1"], "network.reconstruction_coef=-1.0: must not be negative"),
         (["ppo.final_ent_coef=0"], "ppo.final_ent_coef=0.0 is reached after ppo.anneal_timesteps: say how many"),
         (["ppo.weight_decay=-1"], "ppo.weight_decay=-1.0: must not be negative"),
     ):

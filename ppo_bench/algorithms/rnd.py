@@ -8,13 +8,12 @@ led.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from ppo_bench.algorithms.base import Hyperparameters, Metric, Statistic, Targets
+from ppo_bench.algorithms.base import FRACTION, Hyperparameters, Metric, Statistic, Targets
 from ppo_bench.algorithms.ppo import Ppo
-from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.values import AT_LEAST_1, NOT_NEGATIVE, within
 from ppo_bench.mathematics import noise, ppo
 from ppo_bench.mathematics.arrays import Array, Tree
 from ppo_bench.mathematics.distributions import PolicyOutputs
@@ -37,17 +36,6 @@ OBS_CLIP = 5.0
 """Bound of normalised observations: they are clipped to `[-OBS_CLIP, OBS_CLIP]` (Burda et al. 2018, section 2.4)."""
 
 
-class Novelty(NamedTuple):
-    """Errors of the predictor on the next observations of a rollout."""
-
-    inputs: Array
-    """Normalised next observations, `[T, N, ...]`."""
-    targets: Array
-    """The target's features of the inputs, `[T, N, F]`."""
-    errors: Array
-    """Half the squared distance between the predictor's and the target's features, `[T, N]`; 0 at reset steps."""
-
-
 @dataclass(frozen=True)
 class Rnd(Ppo):
     """`algorithm=rnd`; conf/algorithm/rnd.yaml explains its options."""
@@ -67,29 +55,17 @@ class Rnd(Ppo):
         Metric("intrinsic_return", "charts/intrinsic_return"),
         Metric("seen_fraction", "charts/seen_fraction", always_finite=False),  # undefined for images
     )
-    int_coef: float
-    ext_coef: float
-    int_gamma: float
-    update_proportion: float
-    warm_up_iterations: int
-    features: int
+    int_coef: float = field(metadata=NOT_NEGATIVE)
+    ext_coef: float = field(metadata=NOT_NEGATIVE)
+    int_gamma: float = field(metadata=FRACTION)
+    update_proportion: float = field(metadata=within(lambda value: 0 < value <= 1, "must be above 0, at most 1"))
+    warm_up_iterations: int = field(metadata=NOT_NEGATIVE)
+    features: int = field(metadata=AT_LEAST_1)
 
     @property
     def num_warmup_rollouts(self) -> int:
         """See `Ppo.num_warmup_rollouts`."""
         return self.warm_up_iterations
-
-    def require(self) -> None:
-        """See `Ppo.require`."""
-        if not 0 <= self.int_gamma <= 1:
-            raise ConfigError(f"algorithm.int_gamma={self.int_gamma}: must be between 0 and 1")
-        if not 0 < self.update_proportion <= 1:
-            raise ConfigError(f"algorithm.update_proportion={self.update_proportion}: must be above 0, at most 1")
-        for name in ("int_coef", "ext_coef", "warm_up_iterations"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ConfigError(f"algorithm.{name}={getattr(self, name)}: must be at least 0, and finite")
-        if self.features < 1:
-            raise ConfigError(f"algorithm.features={self.features}: must be at least 1")
 
     # --- Arrays -------------------------------------------------------------------------------------------------------
 
@@ -136,15 +112,15 @@ class Rnd(Ppo):
         value_mask = own.masks["value"]  # 1 everywhere with mask_resets=false: reset steps are ordinary transitions
         inputs = self._predictor_inputs(ops, network, rollout)
         input_stats = self._update_input_stats(ops, statistics, inputs, value_mask)
-        novelty = self._novelty(ops, network, arrays, input_stats, inputs, value_mask)
+        normalized = xp.clip((inputs - input_stats.mean) / xp.sqrt(input_stats.var), -OBS_CLIP, OBS_CLIP)
+        features, errors = self._prediction_errors(ops, network, arrays, normalized)
+        errors = errors * value_mask
 
-        returns, sums = discounted_sums(
-            ops, statistics["intrinsic_returns"], novelty.errors, value_mask, self.int_gamma
-        )
+        returns, sums = discounted_sums(ops, statistics["intrinsic_returns"], errors, value_mask, self.int_gamma)
         return_stats = update_stats(
             xp, select_stats(statistics, "returns"), sums.reshape(-1), value_mask.reshape(-1), ops.all_reduce_moments
         )
-        rewards = novelty.errors / xp.sqrt(return_stats.var)
+        rewards = errors / xp.sqrt(return_stats.var)
         advantages, intrinsic_returns = non_episodic_gae(
             ops, rewards, intrinsic, value_mask, self.int_gamma, hp.gae_lambda
         )
@@ -153,8 +129,8 @@ class Rnd(Ppo):
             **own.batch,
             "advantages": self.ext_coef * own.batch["advantages"] + self.int_coef * advantages,
             "intrinsic_returns": intrinsic_returns,
-            "inputs": novelty.inputs,
-            "features": novelty.targets,
+            "inputs": normalized,
+            "features": features,
         }
         uniforms = _uniforms(xp, rollout, hp.update_epochs)
         masks = {**own.masks, "predictor": value_mask[..., None] * (uniforms < self.update_proportion)}
@@ -184,22 +160,22 @@ class Rnd(Ppo):
             ops.xp, select_stats(statistics, "inputs"), rows, value_mask.reshape(-1), ops.all_reduce_moments
         )
 
-    def _novelty(
-        self, ops: Ops, network: NetworkSpec, arrays: Tree, stats: RunningStats, inputs: Array, value_mask: Array
-    ) -> Novelty:
-        xp, networks, layers = ops.xp, self.rnd_networks(network), ops.to_layer_dtype(arrays)
+    def _prediction_errors(
+        self, ops: Ops, network: NetworkSpec, arrays: Tree, normalized: Array
+    ) -> tuple[Array, Array]:
+        """The target's features `[T, N, F]` of normalised inputs `[T, N, ...]`, and half the squared distance of the
+        predictor's from them, `[T, N]`."""
+        networks, layers = self.rnd_networks(network), ops.to_layer_dtype(arrays)
 
         def features(x: Array) -> tuple[Array, Array]:
             return networks.features(ops, PREDICTOR, layers, x), networks.features(ops, TARGET, layers, x)
 
-        normalized = xp.clip((inputs - stats.mean) / xp.sqrt(stats.var), -OBS_CLIP, OBS_CLIP)
         if networks.takes_images:  # one step at a time: the activations of a whole rollout would take gigabytes
             _, both = ops.scan(lambda carry, row: (carry, dict(enumerate(features(row["x"])))), (), {"x": normalized})
             predicted, targets = both[0], both[1]
         else:
             predicted, targets = features(normalized)
-        errors = 0.5 * xp.sum(xp.square(predicted - targets), -1)
-        return Novelty(normalized, targets, errors * value_mask)
+        return targets, 0.5 * ops.xp.sum(ops.xp.square(predicted - targets), -1)
 
     # --- On a minibatch -----------------------------------------------------------------------------------------------
 

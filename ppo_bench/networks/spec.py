@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.flattened import is_byte_space
-from ppo_bench.common.values import added_field
+from ppo_bench.common.values import AT_LEAST_1, added_field, within
 from ppo_bench.mathematics.recurrent import CELLS
 from ppo_bench.networks.convolutions import (
     IMPALA,
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from gymnasium.spaces import Box, Space
 
 ACTIVATIONS = ("tanh", "relu", "leaky_relu", "elu", "gelu", "silu")
+ACTIVATION = within(lambda value: value in ACTIVATIONS, f"choose one of {', '.join(ACTIVATIONS)}")
+CELL = within(lambda value: value in CELLS, f"choose {' or '.join(CELLS)}")
+EACH_AT_LEAST_1 = within(lambda sizes: all(size >= 1 for size in sizes), "every size must be at least 1")
 IMAGE_FEATURES = 256
 """Features of each image in `combined`, as in Stable-Baselines3's extractor for dictionaries."""
 
@@ -50,8 +53,8 @@ IMAGE_FEATURES = 256
 class Mlp:
     """`network=mlp`, a multilayer perceptron; conf/network/mlp.yaml explains its options."""
 
-    hidden_sizes: list[int]
-    activation: str
+    hidden_sizes: list[int] = field(metadata=EACH_AT_LEAST_1)
+    activation: str = field(metadata=ACTIVATION)
     _: KW_ONLY
     layer_norm: bool = added_field(False)
 
@@ -195,10 +198,10 @@ class Auto(Mlp):
 class RecurrentMlp:
     """`network=lstm` and `network=gru`: hidden layers of an MLP and a recurrent cell, shared by actor and critic."""
 
-    cell: str
-    units: int
-    hidden_sizes: list[int]
-    activation: str
+    cell: str = field(metadata=CELL)
+    units: int = field(metadata=AT_LEAST_1)
+    hidden_sizes: list[int] = field(metadata=EACH_AT_LEAST_1)
+    activation: str = field(metadata=ACTIVATION)
     _: KW_ONLY
     layer_norm: bool = added_field(False)
 
@@ -215,7 +218,7 @@ class RecurrentMlp:
                 *actor_critic_heads(self.units, actions.action_dim, streams),
                 *recurrent("memory", self.cell, sizes[-1], self.units),
             ),
-            _hidden_layer_options(self) | _cell(self.cell, self.units),
+            {**_hidden_layer_options(self), "cell": self.cell, "units": self.units},
             {"inputs": sizes[0]},
             ("trunk.0.weight" if self.hidden_sizes else "memory.weight_ih",),
             **_remembering(self.cell, self.units),
@@ -226,8 +229,8 @@ class RecurrentMlp:
 class RecurrentCnn:
     """`network=lstm_cnn`: a recurrent cell after the network of Mnih et al. 2015."""
 
-    cell: str
-    units: int
+    cell: str = field(metadata=CELL)
+    units: int = field(metadata=AT_LEAST_1)
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces; see `Mlp.build`."""
@@ -243,7 +246,7 @@ class RecurrentCnn:
                 *actor_critic_heads(self.units, actions.action_dim, streams),
                 *recurrent("memory", self.cell, 512, self.units),
             ),
-            _cell(self.cell, self.units),
+            {"cell": self.cell, "units": self.units},
             {"channels": channels, "pixels": pixels},
             images=True,
             **_remembering(self.cell, self.units),
@@ -251,11 +254,7 @@ class RecurrentCnn:
 
 
 def _hidden_layer_options(own: Mlp | RecurrentMlp) -> dict[str, Any]:
-    """Options of hidden layers. Raises `ConfigError` if one is out of range."""
-    if own.activation not in ACTIVATIONS:
-        raise ConfigError(f"network.activation={own.activation}: choose one of {', '.join(ACTIVATIONS)}")
-    if any(size < 1 for size in own.hidden_sizes):
-        raise ConfigError(f"network.hidden_sizes={list(own.hidden_sizes)}: every size must be at least 1")
+    """Options of hidden layers."""
     return {"hidden_sizes": tuple(own.hidden_sizes), "activation": own.activation, "layer_norm": own.layer_norm}
 
 
@@ -274,15 +273,6 @@ def _shared_cnn(
     parameters = (*trunk, *(actor_critic or actor_critic_heads(units, actions.action_dim, streams)))
     sizes = {"channels": num_channels(observation_space.shape), "pixels": pixels}
     return network_spec(name, observation_space, actions, streams, parameters, {}, sizes, images=True)
-
-
-def _cell(cell: str, units: int) -> dict[str, Any]:
-    """Options of a recurrent cell. Raises `ConfigError` if one is out of range."""
-    if cell not in CELLS:
-        raise ConfigError(f"network.cell={cell}: choose {' or '.join(CELLS)}")
-    if units < 1:
-        raise ConfigError(f"network.units={units}: must be at least 1")
-    return {"cell": cell, "units": units}
 
 
 def _remembering(cell: str, units: int) -> dict[str, Any]:

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.flattened import is_byte_space
+from ppo_bench.common.values import AT_LEAST_1, NOT_NEGATIVE, within
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.convolutions import (
     MIN_IMAGE_SIDE,
@@ -35,7 +36,7 @@ from ppo_bench.networks.network import CarrySpec, NetworkSpec, action_spec
 if TYPE_CHECKING:
     from gymnasium.spaces import Box, Space
 
-POSITIONS = ("none", "absolute", "learned")
+POSITIONS = within(lambda value: value in ("none", "absolute", "learned"), "choose none, absolute or learned")
 ACTOR_GAIN = 0.1
 GATE_BIAS = 2.0
 """Initial bias of a gate: a larger one passes less of the new values (Parisotto et al. 2020, section 3.2)."""
@@ -92,28 +93,21 @@ def decoder(dim: int, decoder_shape: ImageShape, channels: int) -> Parameters:
 class Trxl:
     """`network=trxl`; conf/network/trxl.yaml explains its options."""
 
-    layers: int
-    heads: int
-    dim: int
-    memory: int
-    positions: str
-    max_episode_steps: int
+    layers: int = field(metadata=AT_LEAST_1)
+    heads: int = field(metadata=AT_LEAST_1)
+    dim: int = field(metadata=AT_LEAST_1)
+    memory: int = field(metadata=AT_LEAST_1)
+    positions: str = field(metadata=POSITIONS)
+    max_episode_steps: int = field(metadata=AT_LEAST_1)
     gated: bool
-    reconstruction_coef: float = 0.0
+    reconstruction_coef: float = field(default=0.0, metadata=NOT_NEGATIVE)
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces. Images pass through the convolutions of Mnih et al. 2015 first, except those
         that are too small for them, which it takes as vectors.
         """
-        for name in ("layers", "heads", "dim", "memory", "max_episode_steps"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"network.{name}={getattr(self, name)}: must be at least 1")
-        if self.positions not in POSITIONS:
-            raise ConfigError(f"network.positions={self.positions}: choose none, absolute or learned")
         if self.dim % self.heads or self.dim % 2:
             raise ConfigError(f"network.dim={self.dim}: must be even, and a multiple of network.heads={self.heads}")
-        if not 0 <= self.reconstruction_coef < math.inf:
-            raise ConfigError(f"network.reconstruction_coef={self.reconstruction_coef}: must be at least 0, and finite")
         shape = observation_space.shape
         images = len(shape) in (2, 3, 4) and min(image_sides(shape)) >= MIN_IMAGE_SIDE
         if self.reconstruction_coef and not (images and is_byte_space(observation_space)):
