@@ -39,23 +39,6 @@ def learn(ns: Namespace, sequence: list[tuple[np.ndarray, np.ndarray]], shape: t
 
 
 @SHAPES
-def test_statistics_are_those_of_all_unmasked_rows_and_the_prior(ns: Namespace, shape: tuple[int, ...]) -> None:
-    sequence = batches(shape)
-    stats = learn(ns, sequence, shape)
-    seen = np.concatenate([batch[mask == 1] for batch, mask in sequence])
-    # The prior of weight 1e-4, mean 0 and variance 1 is a row of -1 and a row of 1 of half that weight each.
-    rows = np.concatenate([seen, -np.ones((1, *shape)), np.ones((1, *shape))])
-    weights = np.array([1.0] * len(seen) + [5e-5, 5e-5])
-    mean = np.average(rows, axis=0, weights=weights)
-    assert_allclose(stats.mean, mean, rtol=1e-12)
-    assert_allclose(stats.var, np.average(np.square(rows - mean), axis=0, weights=weights), rtol=1e-12)
-    assert_allclose(stats.count, len(seen) + 1e-4, rtol=1e-14)
-    # Beside so light a prior they are nearly the rows' own.
-    assert_allclose(stats.mean, seen.mean(0), rtol=1e-5)
-    assert_allclose(stats.var, seen.var(0), rtol=1e-4)
-
-
-@SHAPES
 def test_statistics_match_gymnasium(ns: Namespace, shape: tuple[int, ...]) -> None:
     sequence = batches(shape)
     theirs = RunningMeanStd(shape=shape)
