@@ -123,12 +123,13 @@ def test_numpy_without_its_wrappers_gives_the_same_bits(num_envs: int) -> None:
         obs, rewards = 9.0 * rng.standard_cauchy((num_envs, 11)), rng.normal(size=num_envs).astype(np.float32)
         mask = (rng.random(num_envs) < 0.8).astype(np.float64)
         seen = []
-        for xp, (obs_stats, return_stats, returns) in list(before.items()):
-            learnt, observed = normalize.update_and_normalize_obs(xp, obs_stats, obs, 10.0)
-            *carried, rewarded = normalize.update_and_normalize_reward(
-                xp, return_stats, returns, rewards, mask, 0.99, 10.0
-            )
-            before[xp] = (learnt, *carried)
-            seen.append((*learnt, *carried[0], carried[1], observed, rewarded))
+        for xp, state in list(before.items()):
+            obs_stats = normalize.update_stats(xp, state[0], obs)
+            returns = normalize.update_discounted_returns(xp, state[2], rewards, mask, 0.99)
+            return_stats = normalize.update_stats(xp, state[1], returns, mask)
+            before[xp] = obs_stats, return_stats, returns
+            observed = normalize.normalize_observations(xp, obs_stats, obs, 10.0)
+            rewarded = normalize.normalize_rewards(xp, return_stats, rewards, 10.0)
+            seen.append((*obs_stats, *return_stats, returns, observed, rewarded))
         for expected, found in zip(*seen, strict=True):
             assert_array_equal(expected, found, strict=True)

@@ -26,7 +26,7 @@ from ppo_bench.mathematics.normalize import (
     update_stats_centered,
 )
 from ppo_bench.mathematics.weights import Parameter
-from ppo_bench.networks.rnd_networks import PREDICTOR, TARGET, RndNetworks, rnd_networks
+from ppo_bench.networks.rnd_networks import PREDICTOR, TARGET, rnd_networks
 
 if TYPE_CHECKING:
     from ppo_bench.networks.network import NetworkSpec
@@ -69,22 +69,18 @@ class Rnd(Ppo):
 
     # --- Arrays -------------------------------------------------------------------------------------------------------
 
-    def rnd_networks(self, network: NetworkSpec) -> RndNetworks:
-        """Predictor and target for the observations of `network`. Raises `ConfigError` if its images are too small."""
-        return rnd_networks(network, self.features)
-
     def parameters(self, network: NetworkSpec) -> tuple[Parameter, ...]:
         """See `Ppo.parameters`."""
-        return self.rnd_networks(network).parameters(PREDICTOR)
+        return rnd_networks(network, self.features).parameters(PREDICTOR)
 
     def frozen_parameters(self, network: NetworkSpec) -> tuple[Parameter, ...]:
         """See `Ppo.frozen_parameters`."""
-        return self.rnd_networks(network).parameters(TARGET)
+        return rnd_networks(network, self.features).parameters(TARGET)
 
     def statistics(self, network: NetworkSpec, hp: Hyperparameters) -> tuple[Statistic, ...]:
         """See `Ppo.statistics`: moments of the inputs and of the intrinsic returns, the running intrinsic return
         of each environment, and, for vector observations, the components that were ever nonzero."""
-        shape = self.rnd_networks(network).input_shape
+        shape = rnd_networks(network, self.features).input_shape
         fields = {"mean": 0.0, "var": 1.0, "count": INITIAL_COUNT}
         return (
             *super().statistics(network, hp),
@@ -151,7 +147,7 @@ class Rnd(Ppo):
 
     def _predictor_inputs(self, ops: Ops, network: NetworkSpec, rollout: Tree) -> Array:
         """The observation after each step, `[T, N, ...]`, in the layout of predictor and target, not yet normalised."""
-        return ops.to_param_dtype(self.rnd_networks(network).inputs_from(rollout["obs"][1:]))
+        return ops.to_param_dtype(rnd_networks(network, self.features).inputs_from(rollout["obs"][1:]))
 
     def _update_input_stats(self, ops: Ops, statistics: Tree, inputs: Array, value_mask: Array) -> RunningStats:
         """The moments of inputs, updated by `inputs [T, N, ...]` where `value_mask [T, N]` is 1."""
@@ -165,7 +161,7 @@ class Rnd(Ppo):
     ) -> tuple[Array, Array]:
         """The target's features `[T, N, F]` of normalised inputs `[T, N, ...]`, and half the squared distance of the
         predictor's from them, `[T, N]`."""
-        networks, layers = self.rnd_networks(network), ops.to_layer_dtype(arrays)
+        networks, layers = rnd_networks(network, self.features), ops.to_layer_dtype(arrays)
 
         def features(x: Array) -> tuple[Array, Array]:
             return networks.features(ops, PREDICTOR, layers, x), networks.features(ops, TARGET, layers, x)
@@ -194,7 +190,9 @@ class Rnd(Ppo):
         total, measured = super().loss(ops, network, hp, arrays, policy_outputs, values[..., 0], batch)
         error = xp.square(values[..., 1] - batch["intrinsic_returns"])
         intrinsic_value_loss = 0.5 * xp.sum(error * batch["value_weight"])
-        predicted = self.rnd_networks(network).features(ops, PREDICTOR, ops.to_layer_dtype(arrays), batch["inputs"])
+        predicted = rnd_networks(network, self.features).features(
+            ops, PREDICTOR, ops.to_layer_dtype(arrays), batch["inputs"]
+        )
         distances = xp.mean(xp.square(predicted - batch["features"]), -1)
         forward_loss = xp.sum(distances * batch["predictor_weight"])
         total = total + hp.vf_coef * intrinsic_value_loss + forward_loss
