@@ -54,23 +54,6 @@ class Levelled(Ppo):
         return total + level_loss, {**measured, "level_loss": level_loss}
 
 
-@dataclass(frozen=True)
-class TwoStreams(Ppo):
-    """PPO whose critic has a second value, that of a stream which always returns 3."""
-
-    streams = ("reward", "three")
-
-    def targets(self, ops: Any, network: Any, hp: Any, arrays: Any, statistics: Any, rollout: Any) -> Targets:
-        first = {**rollout, "values": rollout["values"][..., 0]}
-        return super().targets(ops, network, hp, arrays, statistics, first)
-
-    def loss(
-        self, ops: Any, network: Any, hp: Any, arrays: Any, policy_outputs: Any, values: Any, batch: Any
-    ) -> tuple[Any, Any]:
-        total, measured = super().loss(ops, network, hp, arrays, policy_outputs, values[:, 0], batch)
-        return total + ops.xp.sum(ops.xp.square(values[:, 1] - 3.0) * batch["value_weight"]), measured
-
-
 @dataclass(frozen=True, kw_only=True)
 class Averaging(NetworkSpec):
     """The network of a fading mean of the observations; how fast it fades is learnt."""
