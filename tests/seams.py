@@ -62,9 +62,17 @@ class Averaging(NetworkSpec):
     """The network that sees the mean."""
 
     def forward(self, ops: Any, params: Any, obs: Any, carry: Any, episode_start: Any) -> NetworkOutputs:
+        if episode_start.ndim == 2:
+            rows = {"obs": obs, "episode_start": episode_start}
+            carry, outputs = ops.scan(lambda carry, row: self._step(ops, params, carry, row), carry, rows)
+            return NetworkOutputs(self.policy_outputs(params, outputs["first"]), outputs["values"], carry)
         share = 1.0 / (1.0 + ops.xp.exp(-params["fading"]))
         mean = share * carry["mean"] * (1.0 - episode_start[:, None]) + (1.0 - share) * obs
         return self.behind.forward(ops, params, mean, {}, None)._replace(carry={"mean": mean})
+
+    def _step(self, ops: Any, params: Any, carry: Any, row: Any) -> Any:
+        policy_outputs, values, carry = self.forward(ops, params, row["obs"], carry, row["episode_start"])
+        return carry, {"first": policy_outputs[0], "values": values}
 
 
 @dataclass(frozen=True)

@@ -142,7 +142,7 @@ def test_learning_from_sequences_also_learns_through_the_memory() -> None:
     start = torch.tensor([[0, 0], [0, 0], [0, 1], [0, 0], [0, 0]]).double()
 
     def loss(fading: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
-        policy_outputs, values = network.unroll(ops, params | {"fading": fading}, obs, {"mean": before}, start)
+        policy_outputs, values, _ = network.forward(ops, params | {"fading": fading}, obs, {"mean": before}, start)
         return torch.square(policy_outputs[0]).sum() + torch.square(values).sum()
 
     fading, before = params["fading"].requires_grad_(), carry["mean"].requires_grad_()

@@ -243,7 +243,7 @@ def test_images_too_small_for_convolutions_are_vectors() -> None:
     """MinAtar's observations of 10 x 10 pixels."""
     small = spaces.Box(0, 1, (10, 10, 4), np.int8)
     network = load_config(["env=minatar_breakout", "network=trxl"]).network.build(small, spaces.Discrete(3))
-    assert not network.module.convolves
+    assert not network.convolves
     assert network.parameters[0][:2] == ("trunk.0.weight", (64, 400))
     with pytest.raises(ConfigError, match=r"network=lstm_cnn: .* too small for it; use network=mlp or lstm"):
         load_config(["env=minatar_breakout", "network=lstm_cnn"]).network.build(small, spaces.Discrete(3))

@@ -32,11 +32,6 @@ class ModuleSpec:
         """A hash that takes no time, since each call of the module looks it up."""
         return hash((self.name, len(self.parameters)))
 
-    @property
-    def convolves(self) -> bool:
-        """See `PortableModule.convolves`."""
-        return any(len(parameter.shape) == 4 for parameter in self.parameters)
-
     def torch_function(self) -> Callable[..., Any]:
         """The function `(params, *inputs)` of the module of PyTorch."""
         from ppo_bench.networks.torch.ops import FunctionalModule
@@ -48,7 +43,7 @@ class ModuleSpec:
         """The function `(params, *inputs)` of the module of Flax; `by_products` is an option of its convolutions."""
         from ppo_bench.networks.flax.ops import FunctionalModule
 
-        own = {"by_products": by_products} if self.convolves else {}
+        own = {"by_products": by_products} if any(len(p.shape) == 4 for p in self.parameters) else {}
         return FunctionalModule(_import_module_class(f"flax.{self.name}")(**self.options, **own), self.parameters)
 
 

@@ -109,13 +109,16 @@ class NetworkSpec:
     learns_from_sequences: bool = False
     """Whether minibatches consist of whole environments.
 
-    If true, gradients flow through the carry from the first step of the rollout (`unroll`). If false, minibatches
-    consist of single transitions, each with the carry that the network had at that step.
+    If true, the module takes sequences, too, and gradients flow through the carry from the first step of the rollout.
+    If false, minibatches consist of single transitions, each with the carry that the network had at that step.
     """
-    takes_sequences: bool = False
-    """Whether the module takes whole sequences, too: observations `[T, B, ...]` with episode-start flags `[T, B]`."""
     reconstruction_coef: float = 0.0
     """Weight of the module's loss of a reconstruction of the observed images; 0 if it has none."""
+
+    @property
+    def convolves(self) -> bool:
+        """Whether most of the arithmetic is convolutions."""
+        return any(len(parameter.shape) == 4 for parameter in self.parameters)
 
     @property
     def discrete(self) -> bool:
@@ -150,7 +153,8 @@ class NetworkSpec:
         With S > 1 reward streams, values are `[B, S]`. `carry` holds an array `[B, ...]` for each declared name.
         `episode_start [B]` is 1 where the carry is reset before this step, else 0. Networks without a carry take `{}`
         and None. The next carry holds the new row of a window. Modules compute in the layers' dtype; outputs and values
-        have the parameters' dtype.
+        have the parameters' dtype. With `episode_start [T, B]`, observations are sequences `[T, B, ...]`, and so are
+        outputs and values.
         """
         return self._outputs(ops, params, *self._call(ops, params, obs, carry, episode_start))
 
@@ -174,7 +178,7 @@ class NetworkSpec:
     def forward_with_losses(
         self, ops: Ops, params: Tree, obs: Array, carry: Tree, episode_start: Array | None
     ) -> tuple[PolicyOutputs, Array, Tree]:
-        """Policy outputs and values of `forward` for transitions, and the loss of reconstruction by its name."""
+        """Policy outputs and values of `forward`, and the loss of reconstruction by its name."""
         if not self.reconstruction_coef:
             policy_outputs, values, _ = self.forward(ops, params, obs, carry, episode_start)
             return policy_outputs, values, {}
@@ -212,24 +216,6 @@ class NetworkSpec:
         policy_outputs, values, carry = self.forward(ops, params, obs, carry, episode_start)
         policy_outputs = mask_logits(ops.xp, policy_outputs, action_mask)
         return ActOutputs(self.distribution.sample(ops.xp, policy_outputs, noise), policy_outputs[0], values, carry)
-
-    def unroll(
-        self, ops: Ops, params: Tree, obs: Array, carry: Tree, episode_start: Array
-    ) -> tuple[PolicyOutputs, Array]:
-        """Policy outputs `[T, B, ...]` and values `[T, B]` of the sequences `obs [T, B, ...]`.
-
-        `carry` is the one before the first step; it is reset before each step where `episode_start [T, B]` is 1.
-        """
-        if self.takes_sequences:
-            policy_outputs, values, _ = self.forward(ops, params, obs, carry, episode_start)
-            return policy_outputs, values
-
-        def step(carry: Tree, row: Tree) -> tuple[Tree, Tree]:
-            policy_outputs, values, carry = self.forward(ops, params, row["obs"], carry, row["episode_start"])
-            return carry, {"policy": policy_outputs[0], "values": values}
-
-        _, outputs = ops.scan(step, carry, {"obs": obs, "episode_start": episode_start})
-        return self.policy_outputs(params, outputs["policy"]), outputs["values"]
 
     def policy_outputs(self, params: Tree, first: Array) -> PolicyOutputs:
         """The policy's outputs from their `first` part: (logits,), or (mean, log_std) with `log_std` from `params`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -38,7 +39,10 @@ class Own:
             raise ConfigError(
                 f"network=own: the algorithm learns {streams} values of an observation; use algorithm=ppo"
             )
-        arrays = _arrays(observation_space)
+        arrays: tuple[tuple[str, FlattenedArray], ...] = ()
+        if isinstance(observation_space, FlattenedBox) and observation_space.names != ("",):
+            # The name is empty for a choice, whose vector is one-hot.
+            arrays = tuple(zip(observation_space.names, observation_space.arrays, strict=True))
         named: Any = {name: Box(-np.inf, np.inf, array.shape, np.float32) for name, array in arrays}
         spaces = (Dict(named) if named else observation_space), action_space
         module = OwnModule(
@@ -75,7 +79,6 @@ class OwnModule:
     """Names of the PyTorch module's parameters, by those of the Flax module's."""
     arrays: tuple[tuple[str, FlattenedArray], ...]
     """Places of the arrays that the environment's observations are dictionaries of; none if they are one array."""
-    convolves: ClassVar[bool] = False
 
     @property
     def first(self) -> TorchModule | FlaxModule:
@@ -90,13 +93,20 @@ class OwnModule:
         assert module is not None  # see `OwnSpec.require`
 
         def called(params: Tree, obs: Array, *carry_inputs: Any) -> Any:
+            import torch
+
+            if not carry_inputs:
+                return module(params, self._parts(obs))
             dtype = params[next(iter(module.shapes))].dtype
-            carried = (
-                ({name: x.to(dtype) for name, x in carry_inputs[0].items()}, carry_inputs[1].to(dtype))
-                if carry_inputs
-                else ()
-            )
-            return module(params, self._parts(obs), *carried)
+            carry = {name: x.to(dtype) for name, x in carry_inputs[0].items()}
+            episode_start = carry_inputs[1].to(dtype)
+            if episode_start.ndim == 1:
+                return module(params, self._parts(obs), carry, episode_start)
+            outputs = []
+            for t in range(len(obs)):
+                *output, carry = module(params, self._parts(obs[t]), carry, episode_start[t])
+                outputs.append(output)
+            return *(torch.stack(each) for each in zip(*outputs, strict=True)), carry
 
         return called
 
@@ -110,7 +120,16 @@ class OwnModule:
 
             own = module.translate_params(params, self.names) if self.torch else params
             dtype = own[next(iter(module.shapes))].dtype
-            return module(own, *jax.tree.map(lambda x: x.astype(dtype), (self._parts(obs), *carry_inputs)))
+            obs, *carry_inputs = jax.tree.map(lambda x: x.astype(dtype), (obs, *carry_inputs))
+            if not carry_inputs or carry_inputs[1].ndim == 1:
+                return module(own, self._parts(obs), *carry_inputs)
+
+            def step(carry: Any, row: tuple[Array, Array]) -> tuple[Any, list[Array]]:
+                *outputs, carry = module(own, self._parts(row[0]), carry, row[1])
+                return {name: x.astype(dtype) for name, x in carry.items()}, outputs
+
+            carry, outputs = jax.lax.scan(step, carry_inputs[0], (obs, carry_inputs[1]))
+            return *outputs, carry
 
         return called
 
@@ -146,8 +165,12 @@ class OwnSpec(NetworkSpec):
 class UserModule:
     """A module of a user's. Two of the same class for the same spaces are equal."""
 
-    def __init__(self, key: str, target: str, spaces: tuple[Any, Any], base: type) -> None:
-        """`target`, the value of the configuration's `key`, names the class, a subclass of `base`."""
+    namespace: ClassVar[str]
+    """Python's module that has the class `Module` of the library."""
+
+    def __init__(self, target: str, spaces: tuple[Any, Any]) -> None:
+        """`target` names the class."""
+        key, base = f"network.{self.namespace.partition('.')[0]}", importlib.import_module(self.namespace).Module
         self._setting, self._spaces, self._cls = f"{key}={target}", spaces, import_class(key, target, base)
         self._module = self._construct()
         zeros = self._module.initial_carry() if hasattr(self._module, "initial_carry") else {}
@@ -180,11 +203,11 @@ class UserModule:
 class TorchModule(UserModule):
     """A `torch.nn.Module` as a function of its parameters."""
 
+    namespace = "torch.nn"
+
     def __init__(self, target: str, spaces: tuple[Any, Any]) -> None:
         """`target` names the class. Raises `ConfigError` if a checkpoint would lack a part of the module's state."""
-        from torch import nn
-
-        super().__init__("network.torch", target, spaces, nn.Module)
+        super().__init__(target, spaces)
         self.shapes = {name: tuple(each.shape) for name, each in self._module.named_parameters()}
         apart = [name for name, _ in self._module.named_buffers()]
         apart += [name for name, each in self._module.named_parameters() if not each.requires_grad]
@@ -217,23 +240,19 @@ class TorchModule(UserModule):
 class FlaxModule(UserModule):
     """A `flax.linen.Module` as a function of its parameters."""
 
-    def __init__(self, target: str, spaces: tuple[Any, Any]) -> None:
-        """`target` names the class."""
-        from flax import linen
-
-        super().__init__("network.flax", target, spaces, linen.Module)
+    namespace = "flax.linen"
 
     @cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of the parameters by name, as in `Dense_0.kernel`."""
         import jax
 
-        tree = jax.eval_shape(lambda: self._draw_params(0))
-        return {name: tuple(x.shape) for name, x in _flat(tree).items()}
+        return {name: tuple(x.shape) for name, x in jax.eval_shape(lambda: self._draw_params(0)).items()}
 
-    def _draw_params(self, seed: int) -> Any:
+    def _draw_params(self, seed: int) -> dict[str, Any]:
         import jax
         import jax.numpy as jnp
+        from flax.traverse_util import flatten_dict
 
         carry = {name: jnp.zeros((1, *shape)) for name, shape in self.carry.items()}
         carry_inputs = (carry, jnp.zeros(1)) if carry else ()
@@ -244,11 +263,12 @@ class FlaxModule(UserModule):
             variables = self._module.init(jax.random.key(seed), observation, *carry_inputs)
         if apart := set(variables) - {"params"}:
             raise ConfigError(f"{self._setting}: {apart.pop()} are variables that a run does not keep")
-        return variables["params"]
+        params: dict[str, Any] = flatten_dict(variables["params"], sep=".")
+        return params
 
     def initial_params(self, seed: int) -> Arrays:
         """Initial parameters by name."""
-        return {name: np.asarray(x) for name, x in _flat(self._draw_params(seed)).items()}
+        return {name: np.asarray(x) for name, x in self._draw_params(seed).items()}
 
     def translate_params(self, params: Tree, names: Mapping[str, str]) -> Tree:
         """The parameters of a PyTorch module as this module's; `names` are theirs by its own.
@@ -276,16 +296,3 @@ class FlaxModule(UserModule):
 
         own = {tuple(name.split(".")): params[name] for name in self.shapes}
         return self._module.apply({"params": unflatten_dict(own)}, *inputs)
-
-
-def _arrays(space: Any) -> tuple[tuple[str, FlattenedArray], ...]:
-    """Names and places of the arrays in flattened observations."""
-    named = isinstance(space, FlattenedBox) and space.names != ("",)  # a choice, whose vector is one-hot, has no name
-    return tuple(zip(space.names, space.arrays, strict=True)) if named else ()
-
-
-def _flat(tree: Any) -> dict[str, Any]:
-    from flax.traverse_util import flatten_dict
-
-    flat: dict[str, Any] = flatten_dict(tree, sep=".")
-    return flat

@@ -284,5 +284,4 @@ def _remembering(cell: str, units: int) -> dict[str, Any]:
     return {
         "carry": tuple(CarrySpec(name, (units,)) for name in CELLS[cell].states),
         "learns_from_sequences": True,
-        "takes_sequences": True,
     }

@@ -208,16 +208,12 @@ class UpdateFunctions(NamedTuple):
         """
         network, ops = self.network, self.ops
         obs, carry, episode_start = minibatch["obs"], select_prefix("carry", minibatch), minibatch.get("episode_start")
-        own: Tree = {}
+        policy_outputs, values, own = network.forward_with_losses(ops, arrays, obs, carry, episode_start)
         if network.learns_from_sequences:
-            assert episode_start is not None
-            policy_outputs, values = network.unroll(ops, arrays, obs, carry, episode_start)
             first, values = (x.reshape((-1, *x.shape[2:])) for x in (policy_outputs[0], values))
             policy_outputs = (first, *policy_outputs[1:])
             steps = {name: x for name, x in minibatch.items() if not name.startswith("carry.")}
             minibatch = {name: x.reshape((-1, *x.shape[2:])) for name, x in steps.items()}
-        else:
-            policy_outputs, values, own = network.forward_with_losses(ops, arrays, obs, carry, episode_start)
         policy_outputs = mask_logits(ops.xp, policy_outputs, minibatch.get("action_mask"))
         total, measured = self.algorithm.loss(ops, network, self.ppo, arrays, policy_outputs, values, minibatch)
         own = {name: x / self.devices if self.devices > 1 else x for name, x in own.items()}  # means over samples
