@@ -68,7 +68,8 @@ def network_spec(
     `first` are the names of the weights that meet the observations; the other arguments are those of `ModuleSpec` and
     of `NetworkSpec`.
     """
-    options = {**options, "outputs": actions.action_dim, "streams": streams}
+    options = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
+    options |= {"outputs": actions.action_dim, "streams": streams}
     arrays = list(parameters)
     if not actions.choices:
         position = max(i for i, p in enumerate(arrays) if p.name.startswith("critic.")) + 1

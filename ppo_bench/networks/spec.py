@@ -67,7 +67,7 @@ class Mlp:
             actions,
             streams,
             self.actor_and_critic(inputs, actions.action_dim, streams),
-            _hidden_layer_options(self),
+            vars(self),
             {"inputs": inputs},
             ("actor.0.weight", "critic.0.weight"),
             separate_critic=True,
@@ -147,10 +147,10 @@ class Combined(Mlp):
                 f"network=combined takes dictionaries with images from {MIN_IMAGE_SIDE} x {MIN_IMAGE_SIDE} pixels, of "
                 "which env.observe leaves none: use network=auto"
             )
-        image_encoders = tuple(
+        image_encoders = [
             ImageEncoder(i, num_channels(i.shape), num_pixels("combined", i.shape, NATURE)) for i in images
-        )
-        others, actions = tuple(ranges_between_images(images, observation_space.shape[0])), action_spec(action_space)
+        ]
+        others, actions = ranges_between_images(images, observation_space.shape[0]), action_spec(action_space)
         features = IMAGE_FEATURES * len(image_encoders) + sum(stop - start for start, stop in others)
         encoder_parameters = (
             nature_parameters(encoder.channels, encoder.pixels, IMAGE_FEATURES, first=4 * k)
@@ -166,7 +166,7 @@ class Combined(Mlp):
                 *self.actor_and_critic(features, actions.action_dim, streams),
             ),
             {
-                **_hidden_layer_options(self),
+                **vars(self),
                 "image_encoders": image_encoders,
                 "others": others,
                 "units": IMAGE_FEATURES,
@@ -218,7 +218,7 @@ class RecurrentMlp:
                 *actor_critic_heads(self.units, actions.action_dim, streams),
                 *recurrent("memory", self.cell, sizes[-1], self.units),
             ),
-            {**_hidden_layer_options(self), "cell": self.cell, "units": self.units},
+            vars(self),
             {"inputs": sizes[0]},
             ("trunk.0.weight" if self.hidden_sizes else "memory.weight_ih",),
             **_remembering(self.cell, self.units),
@@ -246,16 +246,11 @@ class RecurrentCnn:
                 *actor_critic_heads(self.units, actions.action_dim, streams),
                 *recurrent("memory", self.cell, 512, self.units),
             ),
-            {"cell": self.cell, "units": self.units},
+            vars(self),
             {"channels": channels, "pixels": pixels},
             images=True,
             **_remembering(self.cell, self.units),
         )
-
-
-def _hidden_layer_options(own: Mlp | RecurrentMlp) -> dict[str, Any]:
-    """Options of hidden layers."""
-    return {"hidden_sizes": tuple(own.hidden_sizes), "activation": own.activation, "layer_norm": own.layer_norm}
 
 
 def _shared_cnn(

@@ -122,6 +122,7 @@ class Trxl:
             image = num_channels(shape), pixels
             trunk = nature_parameters(*image, self.dim, uniform=True)
             decoder_shape = decoder_input_shape(image_sides(shape)) if self.reconstruction_coef else None
+        options = {name: value for name, value in vars(self).items() if name != "reconstruction_coef"}
         return network_spec(
             "transformer.Transformer",
             observation_space,
@@ -140,17 +141,7 @@ class Trxl:
                 *linear(f"memory.{self.layers}", self.dim, self.dim, uniform=True),
                 *(decoder(self.dim, decoder_shape, image[0]) if image and decoder_shape else ()),
             ),
-            {
-                "image": image,
-                "dim": self.dim,
-                "layers": self.layers,
-                "heads": self.heads,
-                "gated": self.gated,
-                "memory": self.memory,
-                "positions": self.positions,
-                "max_episode_steps": self.max_episode_steps,
-                "decoder_shape": decoder_shape,
-            },
+            {**options, "image": image, "decoder_shape": decoder_shape},
             {"inputs": inputs},
             images=images,
             carry=(CarrySpec("steps", ()), CarrySpec("inputs", (self.memory, self.layers, self.dim), window=True)),
