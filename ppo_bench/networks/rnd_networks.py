@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.mathematics.arrays import Array, Tree, select_prefix
 from ppo_bench.mathematics.weights import Parameter
-from ppo_bench.networks.convolutions import MIN_IMAGE_SIDE, NATURE, num_pixels
+from ppo_bench.networks.convolutions import MIN_IMAGE_SIDE, NATURE, input_sizes
 from ppo_bench.networks.layers import conv, linear
 from ppo_bench.networks.module_spec import ModuleSpec
 from ppo_bench.networks.network import NetworkSpec
@@ -70,7 +70,7 @@ def rnd_networks(network: NetworkSpec, units: int) -> RndNetworks:
                 f"algorithm=rnd takes images of {MIN_IMAGE_SIDE} x {MIN_IMAGE_SIDE} pixels or more, not {size_text}"
             )
         name, shape = "rnd_networks.ImageFeatures", (*shape[:2], 3 if shape[2] % 3 == 0 else 1)
-        sizes = {"channels": shape[2], "pixels": num_pixels("rnd", shape[:2], NATURE)}
+        sizes = {**input_sizes("rnd", shape[:2], NATURE), "channels": shape[2]}
         layers = (
             *conv("0", shape[2], 32, kernel=8),
             *conv("1", 32, 64, kernel=4),

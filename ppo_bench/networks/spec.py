@@ -19,9 +19,8 @@ from ppo_bench.networks.convolutions import (
     are_images,
     find_images,
     impala_parameters,
+    input_sizes,
     nature_parameters,
-    num_channels,
-    num_pixels,
     ranges_between_images,
 )
 from ppo_bench.networks.layers import (
@@ -87,9 +86,9 @@ class NatureCnn:
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces; see `Mlp.build`."""
-        pixels = num_pixels("nature_cnn", observation_space.shape, NATURE)
-        trunk = nature_parameters(num_channels(observation_space.shape), pixels, 512)
-        return _shared_cnn("cnn.NatureCnn", trunk, 512, pixels, observation_space, action_space, streams)
+        sizes = input_sizes("nature_cnn", observation_space.shape, NATURE)
+        trunk = nature_parameters(**sizes, units=512)
+        return _shared_cnn("cnn.NatureCnn", trunk, 512, sizes, observation_space, action_space, streams)
 
 
 @dataclass(frozen=True)
@@ -101,9 +100,9 @@ class ImpalaCnn:
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces; see `Mlp.build`."""
-        pixels = num_pixels("impala_cnn", observation_space.shape, IMPALA)
-        trunk = impala_parameters(num_channels(observation_space.shape), pixels)
-        return _shared_cnn("cnn.ImpalaCnn", trunk, 256, pixels, observation_space, action_space, streams)
+        sizes = input_sizes("impala_cnn", observation_space.shape, IMPALA)
+        trunk = impala_parameters(**sizes)
+        return _shared_cnn("cnn.ImpalaCnn", trunk, 256, sizes, observation_space, action_space, streams)
 
 
 @dataclass(frozen=True)
@@ -112,10 +111,9 @@ class MinAtarCnn:
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces; see `Mlp.build`."""
-        pixels = num_pixels("minatar_cnn", observation_space.shape, (Window(3, 1),))
-        channels = num_channels(observation_space.shape)
-        trunk = (*conv("trunk.0", channels, 16, kernel=3), *linear("trunk.1", 16 * pixels, 128))
-        return _shared_cnn("cnn.MinAtarCnn", trunk, 128, pixels, observation_space, action_space, streams)
+        sizes = input_sizes("minatar_cnn", observation_space.shape, (Window(3, 1),))
+        trunk = (*conv("trunk.0", sizes["channels"], 16, kernel=3), *linear("trunk.1", 16 * sizes["pixels"], 128))
+        return _shared_cnn("cnn.MinAtarCnn", trunk, 128, sizes, observation_space, action_space, streams)
 
 
 @dataclass(frozen=True)
@@ -124,15 +122,15 @@ class RndCnn:
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces; see `Mlp.build`."""
-        pixels = num_pixels("rnd_cnn", observation_space.shape, NATURE)
-        trunk = (*nature_parameters(num_channels(observation_space.shape), pixels, 256), *linear("trunk.4", 256, 448))
+        sizes = input_sizes("rnd_cnn", observation_space.shape, NATURE)
+        trunk = (*nature_parameters(**sizes, units=256), *linear("trunk.4", 256, 448))
         actor_critic = (
             *linear("actor.0", 448, 448, gain=0.01),
             *linear("actor.1", 448, action_spec(action_space).action_dim, gain=ACTOR_GAIN),
             *linear("critic.0", 448, 448, gain=0.1),
             *linear("critic.1", 448, streams, gain=0.01),
         )
-        return _shared_cnn("cnn.RndCnn", trunk, 448, pixels, observation_space, action_space, streams, actor_critic)
+        return _shared_cnn("cnn.RndCnn", trunk, 448, sizes, observation_space, action_space, streams, actor_critic)
 
 
 @dataclass(frozen=True)
@@ -147,9 +145,7 @@ class Combined(Mlp):
                 f"network=combined takes dictionaries with images from {MIN_IMAGE_SIDE} x {MIN_IMAGE_SIDE} pixels, of "
                 "which env.observe leaves none: use network=auto"
             )
-        image_encoders = [
-            ImageEncoder(i, num_channels(i.shape), num_pixels("combined", i.shape, NATURE)) for i in images
-        ]
+        image_encoders = [ImageEncoder(i, **input_sizes("combined", i.shape, NATURE)) for i in images]
         others, actions = ranges_between_images(images, observation_space.shape[0]), action_spec(action_space)
         features = IMAGE_FEATURES * len(image_encoders) + sum(stop - start for start, stop in others)
         encoder_parameters = (
@@ -234,20 +230,19 @@ class RecurrentCnn:
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces; see `Mlp.build`."""
-        channels, actions = num_channels(observation_space.shape), action_spec(action_space)
-        pixels = num_pixels("lstm_cnn", observation_space.shape, NATURE)
+        sizes, actions = input_sizes("lstm_cnn", observation_space.shape, NATURE), action_spec(action_space)
         return network_spec(
             "recurrent.RecurrentCnn",
             observation_space,
             actions,
             streams,
             (
-                *nature_parameters(channels, pixels, 512),
+                *nature_parameters(**sizes, units=512),
                 *actor_critic_heads(self.units, actions.action_dim, streams),
                 *recurrent("memory", self.cell, 512, self.units),
             ),
             vars(self),
-            {"channels": channels, "pixels": pixels},
+            sizes,
             images=True,
             **_remembering(self.cell, self.units),
         )
@@ -257,7 +252,7 @@ def _shared_cnn(
     name: str,
     trunk: Parameters,
     units: int,
-    pixels: int,
+    sizes: dict[str, Any],
     observation_space: Box,
     action_space: Space,
     streams: int,
@@ -266,7 +261,6 @@ def _shared_cnn(
     """A network of `trunk` with `units` outputs and of actor and critic: `actor_critic`, or one layer each."""
     actions = action_spec(action_space)
     parameters = (*trunk, *(actor_critic or actor_critic_heads(units, actions.action_dim, streams)))
-    sizes = {"channels": num_channels(observation_space.shape), "pixels": pixels}
     return network_spec(name, observation_space, actions, streams, parameters, {}, sizes, images=True)
 
 

@@ -23,10 +23,9 @@ from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.convolutions import (
     MIN_IMAGE_SIDE,
     NATURE,
-    image_sides,
+    image_shape,
+    input_sizes,
     nature_parameters,
-    num_channels,
-    num_pixels,
     output_sides,
 )
 from ppo_bench.networks.layers import CRITIC_GAIN, Parameters, conv, layer_norm, linear, weight_and_bias
@@ -109,7 +108,7 @@ class Trxl:
         if self.dim % self.heads or self.dim % 2:
             raise ConfigError(f"network.dim={self.dim}: must be even, and a multiple of network.heads={self.heads}")
         shape = observation_space.shape
-        images = len(shape) in (2, 3, 4) and min(image_sides(shape)) >= MIN_IMAGE_SIDE
+        images = len(shape) in (2, 3, 4) and min(image_shape(shape)[:2]) >= MIN_IMAGE_SIDE
         if self.reconstruction_coef and not (images and is_byte_space(observation_space)):
             raise ConfigError(
                 f"network.reconstruction_coef={self.reconstruction_coef}: observations of shape {shape} and type "
@@ -118,10 +117,10 @@ class Trxl:
         actions, inputs = action_spec(action_space), math.prod(shape)
         image, decoder_shape, trunk = None, None, linear("trunk.0", inputs, self.dim, uniform=True)
         if images:
-            pixels = num_pixels("trxl", shape, NATURE)
-            image = num_channels(shape), pixels
+            sizes = input_sizes("trxl", shape, NATURE)
+            image = sizes["channels"], sizes["pixels"]
             trunk = nature_parameters(*image, self.dim, uniform=True)
-            decoder_shape = decoder_input_shape(image_sides(shape)) if self.reconstruction_coef else None
+            decoder_shape = decoder_input_shape(image_shape(shape)[:2]) if self.reconstruction_coef else None
         options = {name: value for name, value in vars(self).items() if name != "reconstruction_coef"}
         return network_spec(
             "transformer.Transformer",
