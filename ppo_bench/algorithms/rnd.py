@@ -53,7 +53,6 @@ class Rnd(Ppo):
         *Ppo.batch_metrics,
         Metric("intrinsic_reward", "charts/intrinsic_reward"),
         Metric("intrinsic_return", "charts/intrinsic_return"),
-        Metric("seen_fraction", "charts/seen_fraction", always_finite=False),  # undefined for images
     )
     int_coef: float = field(metadata=NOT_NEGATIVE)
     ext_coef: float = field(metadata=NOT_NEGATIVE)
@@ -78,8 +77,8 @@ class Rnd(Ppo):
         return rnd_networks(network, self.features).parameters(TARGET)
 
     def statistics(self, network: NetworkSpec, hp: Hyperparameters) -> tuple[Statistic, ...]:
-        """See `Ppo.statistics`: moments of the inputs and of the intrinsic returns, the running intrinsic return
-        of each environment, and, for vector observations, the components that were ever nonzero."""
+        """See `Ppo.statistics`: moments of the inputs and of the intrinsic returns, and the running intrinsic return
+        of each environment."""
         shape = rnd_networks(network, self.features).input_shape
         fields = {"mean": 0.0, "var": 1.0, "count": INITIAL_COUNT}
         return (
@@ -87,7 +86,6 @@ class Rnd(Ppo):
             *(Statistic(f"inputs.{name}", () if name == "count" else shape, fill) for name, fill in fields.items()),
             *(Statistic(f"returns.{name}", (), fill) for name, fill in fields.items()),
             Statistic("intrinsic_returns", (), is_per_env=True),
-            *([Statistic("seen", shape)] if len(shape) == 1 else []),
         )
 
     # --- After a rollout ----------------------------------------------------------------------------------------------
@@ -130,20 +128,14 @@ class Rnd(Ppo):
         }
         uniforms = _uniforms(xp, rollout, hp.update_epochs)
         masks = {**own.masks, "predictor": value_mask[..., None] * (uniforms < self.update_proportion)}
-        input_statistics = (
-            {"seen": _nonzero_components(ops, statistics["seen"], inputs, value_mask)} if "seen" in statistics else {}
-        )
         weights = ppo.normalize_masks(xp, value_mask.reshape(-1), ops.all_reduce_sum).reshape(value_mask.shape)
         metrics = {
             **own.metrics,
             "intrinsic_reward": ops.all_reduce_sum(xp.sum(rewards * weights)),
             "intrinsic_return": ops.all_reduce_sum(xp.sum(sums * weights)),
-            "seen_fraction": xp.mean(input_statistics["seen"])
-            if input_statistics
-            else xp.full_like(sums[0, 0], float("nan")),
         }
         after = stats_arrays(input_stats, "inputs") | stats_arrays(return_stats, "returns")
-        return Targets(batch, masks, {**statistics, **after, "intrinsic_returns": returns, **input_statistics}, metrics)
+        return Targets(batch, masks, {**statistics, **after, "intrinsic_returns": returns}, metrics)
 
     def _predictor_inputs(self, ops: Ops, network: NetworkSpec, rollout: Tree) -> Array:
         """The observation after each step, `[T, N, ...]`, in the layout of predictor and target, not yet normalised."""
@@ -232,12 +224,6 @@ def non_episodic_gae(
     deltas = value_mask * (rewards + gamma * following - current)
     advantages = ops.scan_backwards(xp, deltas, value_mask * (gamma * gae_lambda) + (1.0 - value_mask))
     return advantages, advantages + current
-
-
-def _nonzero_components(ops: Ops, nonzero: Array, inputs: Array, value_mask: Array) -> Array:
-    """Flags `[D]`, floats: 1 for each component of the inputs that was ever nonzero, else 0."""
-    present = ops.xp.where(inputs != 0, value_mask[..., None], 0.0 * value_mask[..., None])
-    return ops.xp.clip(nonzero + ops.all_reduce_sum(ops.xp.sum(present, (0, 1))), 0.0, 1.0)
 
 
 def _uniforms(xp: Any, rollout: Tree, epochs: int) -> Array:

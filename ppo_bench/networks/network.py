@@ -161,8 +161,10 @@ class NetworkSpec:
     def _call(
         self, ops: Ops, params: Tree, obs: Array, carry: Tree, episode_start: Array | None, **options: Any
     ) -> Any:
+        if self.scaled_weights:
+            params = {**params, **{name: params[name] / 255.0 for name in self.scaled_weights}}
         carry_inputs = (carry, episode_start) if carry else ()
-        return ops.call(self.module, self._to_layer_dtype(ops, params), ops.cast_obs(obs), *carry_inputs, **options)
+        return ops.call(self.module, ops.to_layer_dtype(params), ops.cast_obs(obs), *carry_inputs, **options)
 
     def _outputs(
         self, ops: Ops, params: Tree, output: Array, values: Array, carry: Tree | None = None
@@ -192,12 +194,6 @@ class NetworkSpec:
         policy_outputs, values, after = self.forward(ops, params, obs, carry, episode_start)
         windows = {c.name: ops.xp.concatenate((carry[c.name][:, 1:], after[c.name][:, None]), 1) for c in self.windows}
         return NetworkOutputs(policy_outputs, values, {**after, **windows})
-
-    def _to_layer_dtype(self, ops: Ops, params: Tree) -> Tree:
-        """Parameters in the layers' dtype, with `scaled_weights` divided by 255."""
-        if self.scaled_weights:
-            params = {**params, **{name: params[name] / 255.0 for name in self.scaled_weights}}
-        return ops.to_layer_dtype(params)
 
     def act(
         self,
