@@ -54,23 +54,6 @@ class Levelled(Ppo):
         return total + level_loss, {**measured, "level_loss": level_loss}
 
 
-@dataclass(frozen=True)
-class TwoStreams(Ppo):
-    """PPO whose critic has a second value, that of a stream which always returns 3."""
-
-    streams = ("reward", "three")
-
-    def targets(self, ops: Any, network: Any, hp: Any, arrays: Any, statistics: Any, rollout: Any) -> Targets:
-        first = {**rollout, "values": rollout["values"][..., 0]}
-        return super().targets(ops, network, hp, arrays, statistics, first)
-
-    def loss(
-        self, ops: Any, network: Any, hp: Any, arrays: Any, policy_outputs: Any, values: Any, batch: Any
-    ) -> tuple[Any, Any]:
-        total, measured = super().loss(ops, network, hp, arrays, policy_outputs, values[:, 0], batch)
-        return total + ops.xp.sum(ops.xp.square(values[:, 1] - 3.0) * batch["value_weight"]), measured
-
-
 @dataclass(frozen=True, kw_only=True)
 class Averaging(NetworkSpec):
     """The network of a fading mean of the observations; how fast it fades is learnt."""
@@ -79,9 +62,17 @@ class Averaging(NetworkSpec):
     """The network that sees the mean."""
 
     def forward(self, ops: Any, params: Any, obs: Any, carry: Any, episode_start: Any) -> NetworkOutputs:
+        if episode_start.ndim == 2:
+            rows = {"obs": obs, "episode_start": episode_start}
+            carry, outputs = ops.scan(lambda carry, row: self._step(ops, params, carry, row), carry, rows)
+            return NetworkOutputs(self.policy_outputs(params, outputs["first"]), outputs["values"], carry)
         share = 1.0 / (1.0 + ops.xp.exp(-params["fading"]))
         mean = share * carry["mean"] * (1.0 - episode_start[:, None]) + (1.0 - share) * obs
         return self.behind.forward(ops, params, mean, {}, None)._replace(carry={"mean": mean})
+
+    def _step(self, ops: Any, params: Any, carry: Any, row: Any) -> Any:
+        policy_outputs, values, carry = self.forward(ops, params, row["obs"], carry, row["episode_start"])
+        return carry, {"first": policy_outputs[0], "values": values}
 
 
 @dataclass(frozen=True)

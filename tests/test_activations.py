@@ -13,7 +13,7 @@ import torch
 from gymnasium.spaces import Box, Discrete
 from numpy.testing import assert_allclose
 
-from ppo_bench.networks import building
+from ppo_bench.networks import spec
 from ppo_bench.networks.flax import layers as flax_layers
 from ppo_bench.networks.torch import layers as torch_layers
 from ppo_bench.networks.transformer import Trxl
@@ -41,7 +41,7 @@ EXPECTED: dict[str, Any] = {
 """Value and derivative of each activation; at a kink, the derivative that PyTorch takes."""
 
 
-@pytest.mark.parametrize("activation", building.ACTIVATIONS)
+@pytest.mark.parametrize("activation", spec.ACTIVATIONS)
 def test_activations_have_the_same_values_and_derivatives_in_both_frameworks(activation: str) -> None:
     expected = np.array([EXPECTED[activation](float(x)) for x in POINTS]).T
     x = torch.tensor(POINTS, requires_grad=True)

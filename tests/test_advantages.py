@@ -55,22 +55,6 @@ def test_gae_by_hand(
     assert_array_equal(advantages, column(*expected))
 
 
-def test_gae_bootstraps_truncations_by_default(ns: Namespace) -> None:
-    advantages = ns.run(ppo.gae, REWARDS, VALUES, NEVER, SECOND, gamma=0.5, gae_lambda=0.5)
-    assert_array_equal(advantages, column(-0.25, -5, 4))
-
-
-def test_gae_at_lambda_0_is_the_td_error(ns: Namespace) -> None:
-    advantages = ns.run(ppo.gae, REWARDS, VALUES, NEVER, NEVER, gamma=0.5, gae_lambda=0.0)
-    assert_array_equal(advantages, column(1, -5, 4))
-
-
-def test_gae_at_lambda_1_is_the_discounted_return_less_the_value(ns: Namespace) -> None:
-    # returns: 3 + 6/2 = 6, 2 + 6/2 = 5, 1 + 5/2 = 3.5
-    advantages = ns.run(ppo.gae, REWARDS, VALUES, NEVER, NEVER, gamma=0.5, gae_lambda=1.0)
-    assert_array_equal(advantages, column(3.5 - 4, 5 - 8, 6 - 2))
-
-
 def test_gae_keeps_environments_apart(ns: Namespace) -> None:
     rewards, values = np.tile(REWARDS, 2), np.tile(VALUES, 2)
     terminated = np.hstack([NEVER, SECOND])
@@ -96,30 +80,14 @@ def test_gae_can_be_scanned_by_jax() -> None:
     assert_array_equal(advantages, column(-0.5, -6, 4))
 
 
-def endless(ns: Namespace, bootstrap_truncated: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Advantages `[10]` of reward 1 for ever, cut every 4 steps, and where they are of a real step.
-
-    gamma = 0.9, lambda = 0.5, V = 1/(1 - gamma).
-
-    The fifth step of each period is the reset, with a reward of 0 that the endless environment never gave.
-    """
-    reward, truncated = column(*[1, 1, 1, 1, 0] * 2), column(*[0, 0, 0, 1, 0] * 2)
-    options = {"gamma": 0.9, "gae_lambda": 0.5, "bootstrap_truncated": bootstrap_truncated}
-    advantages = ns.run(ppo.gae, reward, np.full((11, 1), 10.0), 0.0 * truncated, truncated, **options)
-    return advantages[:, 0], np.array([True, True, True, True, False] * 2)
-
-
 def test_endless_environment_is_a_fixed_point_with_the_bootstrap(ns: Namespace) -> None:
-    advantages, real = endless(ns, bootstrap_truncated=True)
+    """Reward 1 for ever, cut every 4 steps: gamma = 0.9, V = 1/(1 - gamma). Each fifth step is a reset, of reward 0."""
+    reward, truncated = column(*[1, 1, 1, 1, 0] * 2), column(*[0, 0, 0, 1, 0] * 2)
+    values, real = np.full((11, 1), 10.0), np.array([True, True, True, True, False] * 2)
+    advantages = ns.run(ppo.gae, reward, values, 0.0 * truncated, truncated, gamma=0.9, gae_lambda=0.5)[:, 0]
     assert_allclose(advantages[real], 0.0, atol=1e-13)
     # The reset step earned nothing: 0 + 0.9 * 10 - 10. It is to be left out of the losses.
     assert_allclose(advantages[~real], -1.0)
-
-
-def test_endless_environment_is_no_fixed_point_without_the_bootstrap(ns: Namespace) -> None:
-    advantages, real = endless(ns, bootstrap_truncated=False)
-    # The cut step misses 0.9 * 10, and each step before it 0.45 of that of the next.
-    assert_allclose(advantages[real], [-9 * 0.45**3, -9 * 0.45**2, -9 * 0.45, -9] * 2)
 
 
 def random_episodes() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ppo_bench.algorithms.base import metrics_of
+from ppo_bench.algorithms.ppo import metrics_of
 from ppo_bench.commands.equivalence.command import load, main
 from ppo_bench.commands.equivalence.differences import TOLERANCES, IterationOutcome, compare
 from ppo_bench.commands.equivalence.processes import FrameworkProcess, Workers, played

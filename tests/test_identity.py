@@ -133,3 +133,10 @@ def test_a_run_recorded_with_the_older_name_of_the_device_has_the_identity_of_to
     recorded["backend"] = {"_target_": "ppo_bench.envs.jax.backend.JaxBackend", "name": "jax"}
     recorded["env"]["ids"]["jax"] = recorded["env"]["ids"].pop("device")
     assert recorded_config(recorded, {}).identity == config.identity
+
+
+def test_a_run_recorded_with_a_key_that_is_gone_has_the_identity_of_todays_command() -> None:
+    config = load_config(["network=nature_cnn"])
+    recorded = json.loads(json.dumps(config.resolved))
+    recorded["network"]["undivided_channels"] = 0
+    assert recorded_config(recorded, {}).identity == config.identity

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
 
 from ppo_bench.mathematics.weights import initial_weights
-from ppo_bench.networks.module_spec import ModuleSpec, options
+from ppo_bench.networks.module_spec import ModuleSpec
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.spec import NatureCnn
 from ppo_bench.networks.torch.ops import TorchOps
@@ -38,6 +40,6 @@ def test_gradients_are_whole_after_a_call_without_them() -> None:
 def test_a_module_with_other_parameters_is_refused() -> None:
     module = network().module
     assert isinstance(module, ModuleSpec)
-    reversed_ones = ModuleSpec(module.name, module.options, module.parameters[::-1], options(**dict(module.inputs)))
+    reversed_ones = dataclasses.replace(module, parameters=module.parameters[::-1])
     with pytest.raises(ValueError, match=r"NatureCnn has shape \(32, 4, 8, 8\), and critic.0.bias \(1,\)"):
         reversed_ones.torch_function()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any
 
@@ -69,19 +68,6 @@ def test_threefry_known_answers(
     assert_array_equal(np.concatenate(result).view(np.uint32), expected)
 
 
-def test_threefry_equals_jax_on_random_words(ns: Namespace) -> None:
-    rng = np.random.default_rng(1)
-    keys = rng.integers(0, 2**32, (8, 2), dtype=np.uint32)
-    counters = rng.integers(0, 2**32, (2, 1000), dtype=np.uint32)
-    for key in keys:
-        # JAX encrypts the first half of the counters beside the second.
-        expected = jax.extend.random.threefry_2x32((jnp.uint32(key[0]), jnp.uint32(key[1])), counters.ravel())
-        k0, k1, c0, c1 = (ns.array(x.view(np.int32)) for x in (key[:1], key[1:], counters[0], counters[1]))
-        result = to_numpy(noise.threefry2x32((k0, k1), (c0, c1)))
-        assert [x.dtype for x in result] == [np.int32, np.int32]
-        assert_array_equal(np.concatenate(result).view(np.uint32), expected)
-
-
 def test_words_are_the_same_without_64_bit_jax_and_when_compiled() -> None:
     arguments = ints(7), ints(3), indices(5), indices(6), indices(2)
     expected = NAMESPACES["numpy"].run(noise.action_words, *arguments)
@@ -116,43 +102,12 @@ def test_permutations_follow_the_documented_addresses(ns: Namespace) -> None:
         assert_array_equal(keys[drawn[epoch]], np.sort(keys))
 
 
-def test_action_words_do_not_depend_on_the_number_of_steps_envs_or_lanes(ns: Namespace) -> None:
-    many, few = action_words(ns, steps=8, envs=8, lanes=4), action_words(ns, steps=3, envs=4, lanes=2)
-    for all_drawn, some_drawn in zip(many, few, strict=True):
-        assert all_drawn.shape == (8, 8, 4)
-        assert_array_equal(all_drawn[:3, :4, :2], some_drawn)
-
-
-def test_shards_of_the_envs_draw_what_the_whole_would(ns: Namespace) -> None:
-    whole = action_words(ns)
-    shard = ns.run(noise.action_words, ints(1), ints(1), ints(2, 3, 4), ints(4, 5, 6, 7), ints(0, 1))
-    assert_array_equal(shard, np.stack(whole)[:, 2:5, 4:, :2])
-
-
-def test_env_seeds_do_not_depend_on_the_number_of_envs() -> None:
-    assert noise.env_seeds(1, 0, 256)[:8] == noise.env_seeds(1, 0, 8)
-
-
-def test_every_action_draws_its_own_words(ns: Namespace) -> None:
-    drawn = [action_words(ns, seed, iteration) for seed, iteration in itertools.product((0, 1, 2), (0, 1, 2))]
-    pairs = np.concatenate([np.stack([half.ravel() for half in both], 1) for both in drawn])
-    assert len(np.unique(pairs, axis=0)) == len(pairs) == 9 * 8 * 8 * 4
-
-
 def test_streams_do_not_collide(ns: Namespace) -> None:
     seed, iteration, step = (x.astype(np.int32).ravel() for x in np.indices((20, 10, 10)))
     keys = np.concatenate(
         [np.stack(ns.run(noise.stream_key, seed, stream, iteration, step), 1) for stream in noise.Stream]
     )
     assert len(np.unique(keys, axis=0)) == len(keys) == len(noise.Stream) * 2000
-
-
-def test_neighbouring_seeds_and_restarts_share_no_env_seeds() -> None:
-    seeds = [noise.env_seeds(seed, iteration, 256) for seed in range(4) for iteration in range(4)]
-    everything = list(itertools.chain(*seeds))
-    assert len(set(everything)) == len(everything) == 4096
-    assert min(everything) >= 0
-    assert max(everything) < 2**31
 
 
 # --- Uniform, Gumbel and normal variates ------------------------------------------------------------------------------
@@ -208,13 +163,6 @@ def test_variates_follow_their_law(ns: Namespace, kind: str, law: str) -> None:
     assert scipy.stats.kstest(drawn, law).pvalue > 0.01
 
 
-@pytest.mark.parametrize("axis", [0, 1, 2], ids=["steps", "envs", "lanes"])
-def test_neighbouring_draws_are_uncorrelated(ns: Namespace, axis: int) -> None:
-    drawn = np.moveaxis(draws(ns, "normal").reshape(10, 1000, 10), axis, 0)
-    correlation = np.mean(drawn[1:] * drawn[:-1])
-    assert abs(correlation) < 4 / math.sqrt(drawn[1:].size)
-
-
 def test_gumbel_argmax_samples_from_the_softmax(ns: Namespace) -> None:
     gumbels = draws(ns, "gumbel").reshape(10_000, 10)
     logits = np.log(np.arange(1, 11) / 55) + 5.0  # probabilities 1/55 to 10/55, whatever the constant
@@ -224,31 +172,6 @@ def test_gumbel_argmax_samples_from_the_softmax(ns: Namespace) -> None:
 
 
 # --- Permutations -----------------------------------------------------------------------------------------------------
-
-
-def test_permutations_are_permutations_and_all_differ(ns: Namespace) -> None:
-    drawn = np.concatenate(
-        [
-            ns.run(noise.permutations, ints(seed), ints(iteration), indices(4), indices(64))
-            for seed, iteration in itertools.product((0, 1), (1, 2))
-        ]
-    )
-    assert_array_equal(np.sort(drawn, axis=1), np.tile(np.arange(64), (16, 1)))
-    assert len(np.unique(drawn, axis=0)) == 16
-
-
-def test_all_permutations_are_equally_likely(ns: Namespace) -> None:
-    drawn = ns.run(noise.permutations, ints(1), ints(1), indices(4800), indices(4))
-    _, counts = np.unique(drawn, axis=0, return_counts=True)
-    assert len(counts) == 24
-    assert scipy.stats.chisquare(counts).pvalue > 0.01
-
-
-def test_permutations_are_the_same_in_every_namespace() -> None:
-    arguments = ints(3), ints(9), indices(4), indices(64)
-    by_numpy, by_torch, by_jax = (ns.run(noise.permutations, *arguments) for ns in NAMESPACES.values())
-    assert_array_equal(by_torch, by_numpy)
-    assert_array_equal(by_jax, by_numpy)
 
 
 def test_sorting_words_with_their_places_is_a_stable_argsort() -> None:

@@ -39,23 +39,6 @@ def learn(ns: Namespace, sequence: list[tuple[np.ndarray, np.ndarray]], shape: t
 
 
 @SHAPES
-def test_statistics_are_those_of_all_unmasked_rows_and_the_prior(ns: Namespace, shape: tuple[int, ...]) -> None:
-    sequence = batches(shape)
-    stats = learn(ns, sequence, shape)
-    seen = np.concatenate([batch[mask == 1] for batch, mask in sequence])
-    # The prior of weight 1e-4, mean 0 and variance 1 is a row of -1 and a row of 1 of half that weight each.
-    rows = np.concatenate([seen, -np.ones((1, *shape)), np.ones((1, *shape))])
-    weights = np.array([1.0] * len(seen) + [5e-5, 5e-5])
-    mean = np.average(rows, axis=0, weights=weights)
-    assert_allclose(stats.mean, mean, rtol=1e-12)
-    assert_allclose(stats.var, np.average(np.square(rows - mean), axis=0, weights=weights), rtol=1e-12)
-    assert_allclose(stats.count, len(seen) + 1e-4, rtol=1e-14)
-    # Beside so light a prior they are nearly the rows' own.
-    assert_allclose(stats.mean, seen.mean(0), rtol=1e-5)
-    assert_allclose(stats.var, seen.var(0), rtol=1e-4)
-
-
-@SHAPES
 def test_statistics_match_gymnasium(ns: Namespace, shape: tuple[int, ...]) -> None:
     sequence = batches(shape)
     theirs = RunningMeanStd(shape=shape)
@@ -140,12 +123,13 @@ def test_numpy_without_its_wrappers_gives_the_same_bits(num_envs: int) -> None:
         obs, rewards = 9.0 * rng.standard_cauchy((num_envs, 11)), rng.normal(size=num_envs).astype(np.float32)
         mask = (rng.random(num_envs) < 0.8).astype(np.float64)
         seen = []
-        for xp, (obs_stats, return_stats, returns) in list(before.items()):
-            learnt, observed = normalize.update_and_normalize_obs(xp, obs_stats, obs, 10.0)
-            *carried, rewarded = normalize.update_and_normalize_reward(
-                xp, return_stats, returns, rewards, mask, 0.99, 10.0
-            )
-            before[xp] = (learnt, *carried)
-            seen.append((*learnt, *carried[0], carried[1], observed, rewarded))
+        for xp, state in list(before.items()):
+            obs_stats = normalize.update_stats(xp, state[0], obs)
+            returns = normalize.update_discounted_returns(xp, state[2], rewards, mask, 0.99)
+            return_stats = normalize.update_stats(xp, state[1], returns, mask)
+            before[xp] = obs_stats, return_stats, returns
+            observed = normalize.normalize_observations(xp, obs_stats, obs, 10.0)
+            rewarded = normalize.normalize_rewards(xp, return_stats, rewards, 10.0)
+            seen.append((*obs_stats, *return_stats, returns, observed, rewarded))
         for expected, found in zip(*seen, strict=True):
             assert_array_equal(expected, found, strict=True)

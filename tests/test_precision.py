@@ -68,7 +68,7 @@ def test_layers_in_bfloat16_round_inputs_weights_and_outputs() -> None:
 
 
 def test_to_networks_of_vectors_the_byte_255_is_one() -> None:
-    """As for Atari's memory; the others' bytes are in tests/test_transcription.py and tests/test_procgen.py."""
+    """As for Atari's memory; the others' bytes are in tests/test_transcription.py."""
     network = Mlp([], "tanh").build(Box(0, 255, (3,), np.uint8), Discrete(2))
     weights = {p.name: np.zeros(p.shape, np.float32) for p in network.parameters}
     weights["critic.0.weight"][:], weights["critic.0.bias"][:] = 1.0, 3.0

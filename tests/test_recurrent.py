@@ -110,7 +110,7 @@ def test_a_sequence_is_its_steps_one_by_one_in_both_frameworks(cell: str) -> Non
         for ops, array in ways:
             params = {name: array(x) for name, x in weights.items()}
             carry: Any = {name: array(x) for name, x in before.items()}
-            whole, values = spec.unroll(ops, params, array(obs), carry, array(start))
+            whole, values, _ = spec.forward(ops, params, array(obs), carry, array(start))
             for t in range(STEPS):
                 policy_outputs, value, carry = spec.forward(ops, params, array(obs[t]), carry, array(start[t]))
                 np.testing.assert_allclose(np.asarray(whole[0][t]), np.asarray(policy_outputs[0]), rtol=0, atol=1e-15)

@@ -150,9 +150,9 @@ def test_rewards_of_a_rollout_are_those_of_normalising_step_by_step() -> None:
         for t in range(20):
             row = 20 * half + t + 1
             reward, mask = env.rewards[row] / 10, (~done).astype(float)
-            stats, returns, expected = normalize.update_and_normalize_reward(
-                np, stats, returns, reward, mask, GAMMA, clip=10.0
-            )
+            returns = normalize.update_discounted_returns(np, returns, reward, mask, GAMMA)
+            stats = normalize.update_stats(np, stats, returns, mask)
+            expected = normalize.normalize_rewards(np, stats, reward, clip=10.0)
             assert_allclose(flags["rewards"][t], expected, rtol=1e-6)
             done = env.terminated[row]
     assert_allclose(normalize.select_stats(state, "normalize.return"), stats, rtol=1e-14)

@@ -17,8 +17,7 @@ from ppo_bench.envs.dynamics.cartpole import CartPole
 from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.envs.jax.host import JaxVectorEnv
 from ppo_bench.mathematics import distributions
-from ppo_bench.mathematics.arrays import PERSISTENT_ROLES, ArrayRole, Arrays, select_prefix, select_roles
-from ppo_bench.networks.flax.ops import JaxOps
+from ppo_bench.mathematics.arrays import PERSISTENT_ROLES, ArrayRole, Arrays, select_roles
 from ppo_bench.networks.network import mask_logits
 from ppo_bench.networks.torch.ops import TorchOps
 from ppo_bench.runners.array_specs import array_specs
@@ -143,7 +142,7 @@ def test_learning_from_sequences_also_learns_through_the_memory() -> None:
     start = torch.tensor([[0, 0], [0, 0], [0, 1], [0, 0], [0, 0]]).double()
 
     def loss(fading: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
-        policy_outputs, values = network.unroll(ops, params | {"fading": fading}, obs, {"mean": before}, start)
+        policy_outputs, values, _ = network.forward(ops, params | {"fading": fading}, obs, {"mean": before}, start)
         return torch.square(policy_outputs[0]).sum() + torch.square(values).sum()
 
     fading, before = params["fading"].requires_grad_(), carry["mean"].requires_grad_()
@@ -177,7 +176,7 @@ def test_environments_that_are_carried_keep_their_memory(framework: str) -> None
         assert_array_equal(found[name], expected[name], err_msg=name)
 
 
-# --- Rules and streams ------------------------------------------------------------------------------------------------
+# --- Rules ------------------------------------------------------------------------------------------------------------
 
 
 class Rules(RandomScenes):
@@ -262,21 +261,3 @@ def test_rules_in_a_program_are_those_on_the_host() -> None:
     weight = "params.actor.0.weight"
     assert_allclose(found[weight], expected[weight], rtol=1e-8)
     assert abs(free[weight] - found[weight]).max() > 1e-5
-
-
-@pytest.mark.parametrize("framework", ACTING)
-def test_a_second_stream_of_rewards_has_a_value_of_its_own(framework: str) -> None:
-    words = [*SMALL, "algorithm._target_=tests.seams.TwoStreams", "ppo.learning_rate=1e-2", "ppo.anneal_lr=false"]
-    spec = problem_for(RandomScenes(4, False, False), 40, words)
-    runner: Any = runner_for(framework, spec)
-    state = runner.init(3)
-    for _ in range(40):
-        state, _, _ = runner.iterate(state)
-    obs = np.array(state.learner.rollout_buffer["obs"])
-    assert obs.shape[:2] == (9, 4)
-    own = select_prefix("params", runner.export(state))
-    network, ops = spec.network, JaxOps(jnp.dtype("float32"), jnp.dtype("float32"))
-    values = network.forward(ops, own, jnp.array(obs.reshape(36, -1)), {}, None).values.reshape(9, 4, 2)
-    assert_allclose(values[..., 1], 3.0, atol=0.3)
-    assert abs(values[..., 0]).max() < 2.0
-    runner.close()

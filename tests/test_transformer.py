@@ -220,7 +220,7 @@ def test_wrong_input_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[st
         (["network.memory=0"], "network.memory=0: must be at least 1"),
         (["network.positions=relative"], "network.positions=relative: choose none, absolute or learned"),
         (["network.reconstruction_coef=0.1"], "network.reconstruction_coef=0.1: observations of shape (4,) and type"),
-        (["network.reconstruction_coef=-1"], "network.reconstruction_coef=-1.0: must be at least 0, and finite"),
+        (["network.reconstruction_coef=-1"], "network.reconstruction_coef=-1.0: must not be negative"),
         (["ppo.final_ent_coef=0"], "ppo.final_ent_coef=0.0 is reached after ppo.anneal_timesteps: say how many"),
         (["ppo.weight_decay=-1"], "ppo.weight_decay=-1.0: must not be negative"),
     ):
@@ -243,7 +243,7 @@ def test_images_too_small_for_convolutions_are_vectors() -> None:
     """MinAtar's observations of 10 x 10 pixels."""
     small = spaces.Box(0, 1, (10, 10, 4), np.int8)
     network = load_config(["env=minatar_breakout", "network=trxl"]).network.build(small, spaces.Discrete(3))
-    assert not network.module.convolves
+    assert not network.convolves
     assert network.parameters[0][:2] == ("trunk.0.weight", (64, 400))
     with pytest.raises(ConfigError, match=r"network=lstm_cnn: .* too small for it; use network=mlp or lstm"):
         load_config(["env=minatar_breakout", "network=lstm_cnn"]).network.build(small, spaces.Discrete(3))

@@ -30,7 +30,6 @@ CASES: dict[str, tuple[bool, bool, list[str]]] = {
     "mlp, choices": (False, False, ["network=mlp"]),
     "mlp, floats": (False, True, ["network=mlp", "ppo=continuous", "ppo.num_minibatches=2", "ppo.num_steps=8"]),
     "nature_cnn": (True, False, ["network=nature_cnn"]),
-    "nature_cnn, undivided planes": (True, False, ["network=nature_cnn", "network.undivided_channels=2"]),
     "impala_cnn": (True, False, ["network=impala_cnn"]),
     "combined": (False, True, ["network=combined", "ppo=continuous", "ppo.norm_obs=false", *SMALL]),
     "gru": (False, False, ["network=gru"]),

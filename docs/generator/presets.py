@@ -12,7 +12,7 @@ from logged import METRICS
 from omegaconf import OmegaConf
 from settings import explained, table
 
-from ppo_bench.algorithms.base import metrics_of
+from ppo_bench.algorithms.ppo import metrics_of
 from ppo_bench.common.paths import CONF
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.trackers.charts import TAGS

@@ -1,26 +1,13 @@
-"""The interface of an algorithm: pure functions from a rollout to targets, and from a minibatch to a loss.
-
-An algorithm depends neither on how its functions are executed nor on where the environments run. It declares the arrays
-that it adds to the network's, and the metrics that it measures. Results, trackers and the report take these metrics by
-their names.
-"""
+"""What algorithms take and declare: hyperparameters, metrics, statistics and targets."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple
 
 from ppo_bench.common.values import AT_LEAST_1, NOT_NEGATIVE, POSITIVE, added_field, within
-from ppo_bench.mathematics.arrays import Array, Tree
-from ppo_bench.mathematics.distributions import PolicyOutputs
+from ppo_bench.mathematics.arrays import Tree
 from ppo_bench.mathematics.ppo import linear_schedule
-from ppo_bench.mathematics.weights import Parameter
-
-if TYPE_CHECKING:
-    from ppo_bench.networks.network import NetworkSpec
-    from ppo_bench.networks.ops import Ops
-
 
 FRACTION = within(lambda value: 0 <= value <= 1, "must lie between 0 and 1")
 VMAPPABLE_HYPERPARAMETERS = (
@@ -124,7 +111,7 @@ LEARNING_RATE_FACTOR = "learning_rate_factor"
 
 
 class Targets(NamedTuple):
-    """Result of `Algorithm.targets`."""
+    """Result of `Ppo.targets`."""
 
     batch: Tree
     """Arrays `[T, N, ...]` that the loss needs in addition to `obs`, `actions` and the network's carry.
@@ -139,112 +126,4 @@ class Targets(NamedTuple):
     statistics: Tree
     """The algorithm's statistics, updated by this rollout."""
     metrics: Tree
-    """Scalars by the names of `Algorithm.batch_metrics`."""
-
-
-class Algorithm(Protocol):
-    """An algorithm: a choice of the configuration group `algorithm`, instantiated from its YAML file."""
-
-    @property
-    def name(self) -> str:
-        """Name of the algorithm's YAML file."""
-
-    @property
-    def num_warmup_rollouts(self) -> int:
-        """Number of rollouts before the training, by a policy whose parameters are 0. They update only statistics, by
-        `warmup`."""
-
-    def require(self) -> None:
-        """Raise `ConfigError` if an option is out of range."""
-
-    @property
-    def streams(self) -> tuple[str, ...]:
-        """Names of the S reward streams. The critic has a value head for each: values are `[...]` if S is 1, else
-        `[..., S]`."""
-
-    def parameters(self, network: NetworkSpec) -> tuple[Parameter, ...]:
-        """Trained parameters in addition to those of `network`. Raises `ConfigError` if the algorithm cannot take the
-        observations of `network`."""
-
-    def frozen_parameters(self, network: NetworkSpec) -> tuple[Parameter, ...]:
-        """Arrays that are initialised like parameters and never change."""
-
-    def statistics(self, network: NetworkSpec, hp: Hyperparameters) -> tuple[Statistic, ...]:
-        """Arrays that are updated from rollouts, without a gradient.
-
-        One with the name `LEARNING_RATE_FACTOR`, a scalar, multiplies the learning rate of each update.
-        `after_update` adapts it; `targets` must not change it.
-        """
-
-    @property
-    def batch_metrics(self) -> tuple[Metric, ...]:
-        """Metrics that `targets` measures once per iteration."""
-
-    @property
-    def loss_metrics(self) -> tuple[Metric, ...]:
-        """Metrics that `loss` measures for each minibatch; metrics.jsonl has their means over an iteration.
-
-        One of them must be `approx_kl`, which `ppo.target_kl` limits.
-        """
-
-    def targets(
-        self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, arrays: Tree, statistics: Tree, rollout: Tree
-    ) -> Targets:
-        """Advantages and the other arrays that the loss needs, computed from one rollout.
-
-        `arrays` holds the trained and the frozen arrays. `rollout` holds:
-
-        - `obs`, `actions`, `values` and `logits_or_mean` (of the policy), `[T + 1, N, ...]`;
-          the last row belongs to the observation after the last step,
-        - `rewards`, `terminated`, `truncated`, `[T, N]`,
-        - `value_mask [T, N]`, the critic's mask: 0 where the step only reset its environment,
-        - `policy_mask [T, N]`, the policy's mask: 0 also where the environment ignored the action,
-        - `seed` and `iteration`, `[1]` int32, the keys of noise, and `first_row`, the number of the first of the N
-          rows among those of all devices.
-
-        Flags and masks are floats of 0 and 1. Sums over transitions go through `ops.all_reduce_sum`, since other
-        devices may hold the rest of them.
-        """
-
-    def warmup(self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, statistics: Tree, rollout: Tree) -> Tree:
-        """The statistics, updated by one warm-up rollout; `rollout` as in `targets`."""
-
-    def loss(
-        self,
-        ops: Ops,
-        network: NetworkSpec,
-        hp: Hyperparameters,
-        arrays: Tree,
-        policy_outputs: PolicyOutputs,
-        values: Array,
-        batch: Tree,
-    ) -> tuple[Array, Tree]:
-        """The scalar to minimise on a minibatch of B transitions, and scalars by the names of `loss_metrics`.
-
-        `policy_outputs` and `values` are the network's outputs. `batch` holds the arrays of `Targets.batch`, `obs`
-        and `actions`, `[B, ...]` each, and the weights `<name>_weight [B]` of `Targets.masks`. Every result must be a
-        sum over the B transitions of terms times a weight. Devices that share a minibatch then add theirs up.
-        """
-
-    def after_update(self, ops: Ops, hp: Hyperparameters, statistics: Tree, metrics: Tree) -> Tree:
-        """The statistics after an update; `metrics` are the means of `loss_metrics` over its minibatches."""
-
-
-def loss_metrics_of(algorithm: Algorithm, network: object) -> tuple[Metric, ...]:
-    """The metrics of a minibatch: those of the algorithm, then those of the network's auxiliary losses."""
-    own: Mapping[str, float] = getattr(network, "auxiliary_losses", {})
-    return (*algorithm.loss_metrics, *(Metric(name, f"losses/{name}") for name in own))
-
-
-def metrics_of(algorithm: Algorithm, network: object = None) -> tuple[Metric, ...]:
-    """All metrics of an iteration, in the order of the columns.
-
-    `network` is a `NetworkSpec` or a choice of the group `network`.
-    """
-    return (
-        Metric("learning_rate", "charts/learning_rate", compared=False),
-        *loss_metrics_of(algorithm, network),
-        *algorithm.batch_metrics,
-        Metric("gradient_norm", "losses/gradient_norm", compared=False),
-        Metric("masked_fraction", "charts/masked_fraction", compared=False),
-    )
+    """Scalars by the names of `Ppo.batch_metrics`."""

@@ -1,4 +1,4 @@
-"""PPO as an `Algorithm`: the equations of ppo_bench/mathematics/ppo.py applied to a rollout and to a minibatch."""
+"""PPO, which is also the interface of an algorithm: equations of mathematics/ppo.py on a rollout and a minibatch."""
 
 from __future__ import annotations
 
@@ -18,9 +18,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Ppo:
-    """`algorithm=ppo` (Schulman et al. 2017), an `Algorithm`; the group `ppo` has its hyperparameters."""
+    """`algorithm=ppo` (Schulman et al. 2017); other algorithms are subclasses.
+
+    Its methods are pure, and depend neither on how they are executed nor on where the environments run. The group `ppo`
+    has the hyperparameters. Results, trackers and the report take metrics by their names.
+    """
 
     streams: ClassVar[tuple[str, ...]] = ("reward",)
+    """Names of the S reward streams. The critic has an output for each: values are `[...]` if S is 1, else `[..., S]`.
+    """
     loss_metrics: ClassVar[tuple[Metric, ...]] = (
         Metric("policy_loss", "losses/policy_loss"),
         Metric("value_loss", "losses/value_loss"),
@@ -29,39 +35,65 @@ class Ppo:
         Metric("approx_kl", "losses/approx_kl"),
         Metric("clip_fraction", "losses/clipfrac", compared=False),
     )
+    """Metrics that `loss` measures for each minibatch; metrics.jsonl has their means over an iteration.
+
+    One of them must be `approx_kl`, which `ppo.target_kl` limits.
+    """
     batch_metrics: ClassVar[tuple[Metric, ...]] = (
         Metric("explained_variance", "losses/explained_variance", always_finite=False),  # undefined for equal returns
     )
+    """Metrics that `targets` measures once per iteration."""
     name: str
+    """Name of the algorithm's YAML file."""
 
     @property
     def num_warmup_rollouts(self) -> int:
-        """See `Algorithm.num_warmup_rollouts`."""
+        """Number of rollouts before the training, by a policy whose parameters are 0. They update only statistics, by
+        `warmup`."""
         return 0
 
     def require(self) -> None:
-        """See `Algorithm.require`."""
+        """Raise `ConfigError` if an option is out of range."""
 
     def parameters(self, network: NetworkSpec) -> tuple[Parameter, ...]:
-        """See `Algorithm.parameters`."""
+        """Trained parameters in addition to those of `network`. Raises `ConfigError` if the algorithm cannot take the
+        observations of `network`."""
         return ()
 
     def frozen_parameters(self, network: NetworkSpec) -> tuple[Parameter, ...]:
-        """See `Algorithm.frozen_parameters`."""
+        """Arrays that are initialised like parameters and never change."""
         return ()
 
     def statistics(self, network: NetworkSpec, hp: Hyperparameters) -> tuple[Statistic, ...]:
-        """See `Algorithm.statistics`: the factor of an adapted learning rate."""
+        """Arrays that are updated from rollouts, without a gradient.
+
+        One with the name `LEARNING_RATE_FACTOR`, a scalar, multiplies the learning rate of each update.
+        `after_update` adapts it; `targets` must not change it.
+        """
         return () if hp.adaptive_kl is None else (Statistic(LEARNING_RATE_FACTOR, (), 1.0),)
 
     def warmup(self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, statistics: Tree, rollout: Tree) -> Tree:
-        """See `Algorithm.warmup`."""
+        """The statistics, updated by one warm-up rollout; `rollout` as in `targets`."""
         return statistics
 
     def targets(
         self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, arrays: Tree, statistics: Tree, rollout: Tree
     ) -> Targets:
-        """See `Algorithm.targets`: generalised advantage estimates, returns and the old log-probabilities."""
+        """Advantages and the other arrays that the loss needs, computed from one rollout.
+
+        `arrays` holds the trained and the frozen arrays. `rollout` holds:
+
+        - `obs`, `actions`, `values` and `logits_or_mean` (of the policy), `[T + 1, N, ...]`;
+          the last row belongs to the observation after the last step,
+        - `rewards`, `terminated`, `truncated`, `[T, N]`,
+        - `value_mask [T, N]`, the critic's mask: 0 where the step only reset its environment,
+        - `policy_mask [T, N]`, the policy's mask: 0 also where the environment ignored the action,
+        - `seed` and `iteration`, `[1]` int32, the keys of noise, and `first_row`, the number of the first of the N
+          rows among those of all devices.
+
+        Flags and masks are floats of 0 and 1. Sums over transitions go through `ops.all_reduce_sum`, since other
+        devices may hold the rest of them.
+        """
         xp = ops.xp
         advantages = ppo.gae(
             xp,
@@ -103,7 +135,12 @@ class Ppo:
         values: Array,
         batch: Tree,
     ) -> tuple[Array, Tree]:
-        """See `Algorithm.loss`: the clipped surrogate objective, the critic's squared error and the entropy bonus."""
+        """The scalar to minimise on a minibatch of B transitions, and scalars by the names of `loss_metrics`.
+
+        `policy_outputs` and `values` are the network's outputs. `batch` holds the arrays of `Targets.batch`, `obs`
+        and `actions`, `[B, ...]` each, and the weights `<name>_weight [B]` of `Targets.masks`. Every result must be a
+        sum over the B transitions of terms times a weight. Devices that share a minibatch then add theirs up.
+        """
         losses = ppo.losses(
             ops.xp,
             network.distribution.log_prob(ops.xp, policy_outputs, batch["actions"]),
@@ -118,7 +155,10 @@ class Ppo:
         return losses.total, {metric.name: getattr(losses, metric.name) for metric in Ppo.loss_metrics}
 
     def after_update(self, ops: Ops, hp: Hyperparameters, statistics: Tree, metrics: Tree) -> Tree:
-        """See `Algorithm.after_update`: the learning rate follows the KL divergence with `ppo.adaptive_kl`."""
+        """The statistics after an update; `metrics` are the means of `loss_metrics` over its minibatches.
+
+        With `ppo.adaptive_kl` the learning rate follows the KL divergence.
+        """
         if hp.adaptive_kl is None:
             return statistics
         factor = ppo.adapt_lr_factor(
@@ -130,3 +170,23 @@ class Ppo:
             hp.max_learning_rate / hp.learning_rate,
         )
         return {**statistics, LEARNING_RATE_FACTOR: factor}
+
+
+def loss_metrics_of(algorithm: Ppo, network: object) -> tuple[Metric, ...]:
+    """The metrics of a minibatch: those of the algorithm, and that of the network's loss of reconstruction."""
+    own = (Metric("reconstruction_loss", "losses/reconstruction_loss"),)
+    return (*algorithm.loss_metrics, *(own if getattr(network, "reconstruction_coef", 0.0) else ()))
+
+
+def metrics_of(algorithm: Ppo, network: object = None) -> tuple[Metric, ...]:
+    """All metrics of an iteration, in the order of the columns.
+
+    `network` is a `NetworkSpec` or a choice of the group `network`.
+    """
+    return (
+        Metric("learning_rate", "charts/learning_rate", compared=False),
+        *loss_metrics_of(algorithm, network),
+        *algorithm.batch_metrics,
+        Metric("gradient_norm", "losses/gradient_norm", compared=False),
+        Metric("masked_fraction", "charts/masked_fraction", compared=False),
+    )

@@ -8,13 +8,12 @@ led.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from ppo_bench.algorithms.base import Hyperparameters, Metric, Statistic, Targets
+from ppo_bench.algorithms.base import FRACTION, Hyperparameters, Metric, Statistic, Targets
 from ppo_bench.algorithms.ppo import Ppo
-from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.values import AT_LEAST_1, NOT_NEGATIVE, within
 from ppo_bench.mathematics import noise, ppo
 from ppo_bench.mathematics.arrays import Array, Tree
 from ppo_bench.mathematics.distributions import PolicyOutputs
@@ -27,7 +26,7 @@ from ppo_bench.mathematics.normalize import (
     update_stats_centered,
 )
 from ppo_bench.mathematics.weights import Parameter
-from ppo_bench.networks.rnd_networks import PREDICTOR, TARGET, RndNetworks, rnd_networks
+from ppo_bench.networks.rnd_networks import PREDICTOR, TARGET, rnd_networks
 
 if TYPE_CHECKING:
     from ppo_bench.networks.network import NetworkSpec
@@ -37,20 +36,9 @@ OBS_CLIP = 5.0
 """Bound of normalised observations: they are clipped to `[-OBS_CLIP, OBS_CLIP]` (Burda et al. 2018, section 2.4)."""
 
 
-class Novelty(NamedTuple):
-    """Errors of the predictor on the next observations of a rollout."""
-
-    inputs: Array
-    """Normalised next observations, `[T, N, ...]`."""
-    targets: Array
-    """The target's features of the inputs, `[T, N, F]`."""
-    errors: Array
-    """Half the squared distance between the predictor's and the target's features, `[T, N]`; 0 at reset steps."""
-
-
 @dataclass(frozen=True)
 class Rnd(Ppo):
-    """`algorithm=rnd`, an `Algorithm`; conf/algorithm/rnd.yaml explains its options."""
+    """`algorithm=rnd`; conf/algorithm/rnd.yaml explains its options."""
 
     streams: ClassVar[tuple[str, ...]] = ("extrinsic", "intrinsic")
     loss_metrics: ClassVar[tuple[Metric, ...]] = (
@@ -65,63 +53,45 @@ class Rnd(Ppo):
         *Ppo.batch_metrics,
         Metric("intrinsic_reward", "charts/intrinsic_reward"),
         Metric("intrinsic_return", "charts/intrinsic_return"),
-        Metric("seen_fraction", "charts/seen_fraction", always_finite=False),  # undefined for images
     )
-    int_coef: float
-    ext_coef: float
-    int_gamma: float
-    update_proportion: float
-    warm_up_iterations: int
-    features: int
+    int_coef: float = field(metadata=NOT_NEGATIVE)
+    ext_coef: float = field(metadata=NOT_NEGATIVE)
+    int_gamma: float = field(metadata=FRACTION)
+    update_proportion: float = field(metadata=within(lambda value: 0 < value <= 1, "must be above 0, at most 1"))
+    warm_up_iterations: int = field(metadata=NOT_NEGATIVE)
+    features: int = field(metadata=AT_LEAST_1)
 
     @property
     def num_warmup_rollouts(self) -> int:
-        """See `Algorithm.num_warmup_rollouts`."""
+        """See `Ppo.num_warmup_rollouts`."""
         return self.warm_up_iterations
-
-    def require(self) -> None:
-        """See `Algorithm.require`."""
-        if not 0 <= self.int_gamma <= 1:
-            raise ConfigError(f"algorithm.int_gamma={self.int_gamma}: must be between 0 and 1")
-        if not 0 < self.update_proportion <= 1:
-            raise ConfigError(f"algorithm.update_proportion={self.update_proportion}: must be above 0, at most 1")
-        for name in ("int_coef", "ext_coef", "warm_up_iterations"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ConfigError(f"algorithm.{name}={getattr(self, name)}: must be at least 0, and finite")
-        if self.features < 1:
-            raise ConfigError(f"algorithm.features={self.features}: must be at least 1")
 
     # --- Arrays -------------------------------------------------------------------------------------------------------
 
-    def rnd_networks(self, network: NetworkSpec) -> RndNetworks:
-        """Predictor and target for the observations of `network`. Raises `ConfigError` if its images are too small."""
-        return rnd_networks(network, self.features)
-
     def parameters(self, network: NetworkSpec) -> tuple[Parameter, ...]:
-        """See `Algorithm.parameters`."""
-        return self.rnd_networks(network).parameters(PREDICTOR)
+        """See `Ppo.parameters`."""
+        return rnd_networks(network, self.features).parameters(PREDICTOR)
 
     def frozen_parameters(self, network: NetworkSpec) -> tuple[Parameter, ...]:
-        """See `Algorithm.frozen_parameters`."""
-        return self.rnd_networks(network).parameters(TARGET)
+        """See `Ppo.frozen_parameters`."""
+        return rnd_networks(network, self.features).parameters(TARGET)
 
     def statistics(self, network: NetworkSpec, hp: Hyperparameters) -> tuple[Statistic, ...]:
-        """See `Algorithm.statistics`: moments of the inputs and of the intrinsic returns, the running intrinsic return
-        of each environment, and, for vector observations, the components that were ever nonzero."""
-        shape = self.rnd_networks(network).input_shape
+        """See `Ppo.statistics`: moments of the inputs and of the intrinsic returns, and the running intrinsic return
+        of each environment."""
+        shape = rnd_networks(network, self.features).input_shape
         fields = {"mean": 0.0, "var": 1.0, "count": INITIAL_COUNT}
         return (
             *super().statistics(network, hp),
             *(Statistic(f"inputs.{name}", () if name == "count" else shape, fill) for name, fill in fields.items()),
             *(Statistic(f"returns.{name}", (), fill) for name, fill in fields.items()),
             Statistic("intrinsic_returns", (), is_per_env=True),
-            *([Statistic("seen", shape)] if len(shape) == 1 else []),
         )
 
     # --- After a rollout ----------------------------------------------------------------------------------------------
 
     def warmup(self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, statistics: Tree, rollout: Tree) -> Tree:
-        """See `Algorithm.warmup`: it updates the moments of the inputs."""
+        """See `Ppo.warmup`: it updates the moments of the inputs."""
         inputs, value_mask = self._predictor_inputs(ops, network, rollout), rollout["value_mask"]
         counted = value_mask if hp.mask_resets else ops.xp.ones_like(value_mask)
         return {**statistics, **stats_arrays(self._update_input_stats(ops, statistics, inputs, counted), "inputs")}
@@ -129,22 +99,22 @@ class Rnd(Ppo):
     def targets(
         self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, arrays: Tree, statistics: Tree, rollout: Tree
     ) -> Targets:
-        """See `Algorithm.targets`: PPO's, with a weighted sum of the advantages of both reward streams."""
+        """See `Ppo.targets`: PPO's, with a weighted sum of the advantages of both reward streams."""
         xp = ops.xp
         extrinsic, intrinsic = rollout["values"][..., 0], rollout["values"][..., 1]
         own = super().targets(ops, network, hp, arrays, statistics, {**rollout, "values": extrinsic})
         value_mask = own.masks["value"]  # 1 everywhere with mask_resets=false: reset steps are ordinary transitions
         inputs = self._predictor_inputs(ops, network, rollout)
         input_stats = self._update_input_stats(ops, statistics, inputs, value_mask)
-        novelty = self._novelty(ops, network, arrays, input_stats, inputs, value_mask)
+        normalized = xp.clip((inputs - input_stats.mean) / xp.sqrt(input_stats.var), -OBS_CLIP, OBS_CLIP)
+        features, errors = self._prediction_errors(ops, network, arrays, normalized)
+        errors = errors * value_mask
 
-        returns, sums = discounted_sums(
-            ops, statistics["intrinsic_returns"], novelty.errors, value_mask, self.int_gamma
-        )
+        returns, sums = discounted_sums(ops, statistics["intrinsic_returns"], errors, value_mask, self.int_gamma)
         return_stats = update_stats(
             xp, select_stats(statistics, "returns"), sums.reshape(-1), value_mask.reshape(-1), ops.all_reduce_moments
         )
-        rewards = novelty.errors / xp.sqrt(return_stats.var)
+        rewards = errors / xp.sqrt(return_stats.var)
         advantages, intrinsic_returns = non_episodic_gae(
             ops, rewards, intrinsic, value_mask, self.int_gamma, hp.gae_lambda
         )
@@ -153,29 +123,23 @@ class Rnd(Ppo):
             **own.batch,
             "advantages": self.ext_coef * own.batch["advantages"] + self.int_coef * advantages,
             "intrinsic_returns": intrinsic_returns,
-            "inputs": novelty.inputs,
-            "features": novelty.targets,
+            "inputs": normalized,
+            "features": features,
         }
         uniforms = _uniforms(xp, rollout, hp.update_epochs)
         masks = {**own.masks, "predictor": value_mask[..., None] * (uniforms < self.update_proportion)}
-        input_statistics = (
-            {"seen": _nonzero_components(ops, statistics["seen"], inputs, value_mask)} if "seen" in statistics else {}
-        )
         weights = ppo.normalize_masks(xp, value_mask.reshape(-1), ops.all_reduce_sum).reshape(value_mask.shape)
         metrics = {
             **own.metrics,
             "intrinsic_reward": ops.all_reduce_sum(xp.sum(rewards * weights)),
             "intrinsic_return": ops.all_reduce_sum(xp.sum(sums * weights)),
-            "seen_fraction": xp.mean(input_statistics["seen"])
-            if input_statistics
-            else xp.full_like(sums[0, 0], float("nan")),
         }
         after = stats_arrays(input_stats, "inputs") | stats_arrays(return_stats, "returns")
-        return Targets(batch, masks, {**statistics, **after, "intrinsic_returns": returns, **input_statistics}, metrics)
+        return Targets(batch, masks, {**statistics, **after, "intrinsic_returns": returns}, metrics)
 
     def _predictor_inputs(self, ops: Ops, network: NetworkSpec, rollout: Tree) -> Array:
         """The observation after each step, `[T, N, ...]`, in the layout of predictor and target, not yet normalised."""
-        return ops.to_param_dtype(self.rnd_networks(network).inputs_from(rollout["obs"][1:]))
+        return ops.to_param_dtype(rnd_networks(network, self.features).inputs_from(rollout["obs"][1:]))
 
     def _update_input_stats(self, ops: Ops, statistics: Tree, inputs: Array, value_mask: Array) -> RunningStats:
         """The moments of inputs, updated by `inputs [T, N, ...]` where `value_mask [T, N]` is 1."""
@@ -184,22 +148,22 @@ class Rnd(Ppo):
             ops.xp, select_stats(statistics, "inputs"), rows, value_mask.reshape(-1), ops.all_reduce_moments
         )
 
-    def _novelty(
-        self, ops: Ops, network: NetworkSpec, arrays: Tree, stats: RunningStats, inputs: Array, value_mask: Array
-    ) -> Novelty:
-        xp, networks, layers = ops.xp, self.rnd_networks(network), ops.to_layer_dtype(arrays)
+    def _prediction_errors(
+        self, ops: Ops, network: NetworkSpec, arrays: Tree, normalized: Array
+    ) -> tuple[Array, Array]:
+        """The target's features `[T, N, F]` of normalised inputs `[T, N, ...]`, and half the squared distance of the
+        predictor's from them, `[T, N]`."""
+        networks, layers = rnd_networks(network, self.features), ops.to_layer_dtype(arrays)
 
         def features(x: Array) -> tuple[Array, Array]:
             return networks.features(ops, PREDICTOR, layers, x), networks.features(ops, TARGET, layers, x)
 
-        normalized = xp.clip((inputs - stats.mean) / xp.sqrt(stats.var), -OBS_CLIP, OBS_CLIP)
         if networks.takes_images:  # one step at a time: the activations of a whole rollout would take gigabytes
             _, both = ops.scan(lambda carry, row: (carry, dict(enumerate(features(row["x"])))), (), {"x": normalized})
             predicted, targets = both[0], both[1]
         else:
             predicted, targets = features(normalized)
-        errors = 0.5 * xp.sum(xp.square(predicted - targets), -1)
-        return Novelty(normalized, targets, errors * value_mask)
+        return targets, 0.5 * ops.xp.sum(ops.xp.square(predicted - targets), -1)
 
     # --- On a minibatch -----------------------------------------------------------------------------------------------
 
@@ -213,12 +177,14 @@ class Rnd(Ppo):
         values: Array,
         batch: Tree,
     ) -> tuple[Array, Tree]:
-        """See `Algorithm.loss`: PPO's loss, the unclipped error of the intrinsic value and the predictor's error."""
+        """See `Ppo.loss`: PPO's loss, the unclipped error of the intrinsic value and the predictor's error."""
         xp = ops.xp
         total, measured = super().loss(ops, network, hp, arrays, policy_outputs, values[..., 0], batch)
         error = xp.square(values[..., 1] - batch["intrinsic_returns"])
         intrinsic_value_loss = 0.5 * xp.sum(error * batch["value_weight"])
-        predicted = self.rnd_networks(network).features(ops, PREDICTOR, ops.to_layer_dtype(arrays), batch["inputs"])
+        predicted = rnd_networks(network, self.features).features(
+            ops, PREDICTOR, ops.to_layer_dtype(arrays), batch["inputs"]
+        )
         distances = xp.mean(xp.square(predicted - batch["features"]), -1)
         forward_loss = xp.sum(distances * batch["predictor_weight"])
         total = total + hp.vf_coef * intrinsic_value_loss + forward_loss
@@ -258,12 +224,6 @@ def non_episodic_gae(
     deltas = value_mask * (rewards + gamma * following - current)
     advantages = ops.scan_backwards(xp, deltas, value_mask * (gamma * gae_lambda) + (1.0 - value_mask))
     return advantages, advantages + current
-
-
-def _nonzero_components(ops: Ops, nonzero: Array, inputs: Array, value_mask: Array) -> Array:
-    """Flags `[D]`, floats: 1 for each component of the inputs that was ever nonzero, else 0."""
-    present = ops.xp.where(inputs != 0, value_mask[..., None], 0.0 * value_mask[..., None])
-    return ops.xp.clip(nonzero + ops.all_reduce_sum(ops.xp.sum(present, (0, 1))), 0.0, 1.0)
 
 
 def _uniforms(xp: Any, rollout: Tree, epochs: int) -> Array:

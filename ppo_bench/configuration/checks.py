@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 
 from ppo_bench.algorithms.base import VMAPPABLE_HYPERPARAMETERS, Hyperparameters
 from ppo_bench.common.errors import ConfigError
@@ -14,6 +14,9 @@ def check_values(config: Config) -> None:
     """Raise `ConfigError` for the first value that is out of its range, or does not go with others."""
     root, ppo = config.root, config.ppo
     check_ranges(root)
+    for group, choice in (("network", config.network), ("algorithm", config.algorithm)):
+        if is_dataclass(choice):
+            check_ranges(choice, f"{group}.")
     if not root.env.name.strip():  # after `env.game`, which names some
         raise ConfigError(f"env.name={root.env.name}: must not be empty")
     if config.algorithm.name == "rnd" and root.env.atari and root.env.atari.frames % 3 == 0:

@@ -8,7 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ppo_bench.algorithms.base import Algorithm, Hyperparameters
+from ppo_bench.algorithms.base import Hyperparameters
+from ppo_bench.algorithms.ppo import Ppo
 from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.common.files import resolve_folders
 from ppo_bench.common.rank_info import read_rank_info
@@ -36,7 +37,7 @@ class Config:
     framework: Framework
     backend: Backend
     network: Network
-    algorithm: Algorithm
+    algorithm: Ppo
     tuning: Tuning
     trackers: dict[str, Any]
     """By name; ppo_bench/runs/trackers/tracking.py has their interface."""

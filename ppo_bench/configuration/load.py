@@ -126,11 +126,13 @@ def recorded_config(recorded: Mapping[str, Any], changes: Mapping[str, Any]) -> 
 
 
 def _by_todays_names(own: Mapping[str, Any]) -> dict[str, Any]:
-    """The groups of a recorded configuration that had other names: the backend device was called jax."""
+    """The groups of a recorded configuration that had other names or keys: the backend device was called jax."""
     env, backend = own.get("env") or {}, own.get("backend") or {}
     ids = {"device" if name == "jax" else name: env_id for name, env_id in (env.get("ids") or {}).items()}
     renamed = {"_target_": "ppo_bench.envs.device.DeviceBackend", "name": "device"}
-    return {"env": {**env, "ids": ids}} | ({"backend": renamed} if backend.get("name") == "jax" else {})
+    network = {key: x for key, x in (own.get("network") or {}).items() if (key, x) != ("undivided_channels", 0)}
+    renamed_backend = {"backend": renamed} if backend.get("name") == "jax" else {}
+    return {"env": {**env, "ids": ids}, "network": network} | renamed_backend
 
 
 def values_of(composed: DictConfig) -> dict[str, Any]:

@@ -131,31 +131,3 @@ def update_discounted_returns(xp: Any, returns: Array, rewards: Array, mask: Arr
 def normalize_rewards(xp: Any, stats: RunningStats, rewards: Array, clip: float) -> Array:
     """Rewards `[N]` divided by the running standard deviation of the discounted returns, clipped to `[-clip, clip]`."""
     return xp.clip(rewards / xp.sqrt(stats.var + EPSILON), -clip, clip)
-
-
-def update_and_normalize_obs(
-    xp: Any,
-    stats: RunningStats,
-    observations: Array,
-    clip: float,
-    all_reduce_moments: AllReduceMoments = single_device_moments,
-) -> tuple[RunningStats, Array]:
-    """`stats` updated by `observations [N, ...]`, and the observations normalised by the updated statistics."""
-    stats = update_stats(xp, stats, observations, all_reduce_moments=all_reduce_moments)
-    return stats, normalize_observations(xp, stats, observations, clip)
-
-
-def update_and_normalize_reward(
-    xp: Any,
-    stats: RunningStats,
-    returns: Array,
-    rewards: Array,
-    mask: Array,
-    gamma: float,
-    clip: float,
-    all_reduce_moments: AllReduceMoments = single_device_moments,
-) -> tuple[RunningStats, Array, Array]:
-    """`stats` and discounted `returns [N]` updated by `rewards [N]`, and the rewards normalised by the new `stats`."""
-    returns = update_discounted_returns(xp, returns, rewards, mask, gamma)
-    stats = update_stats(xp, stats, returns, mask, all_reduce_moments)
-    return stats, returns, normalize_rewards(xp, stats, rewards, clip)

@@ -99,16 +99,6 @@ def are_images(shape: tuple[int, ...], dtype: np.dtype | None) -> bool:
     return sorted(image)[-2] >= MIN_IMAGE_SIDE and (dtype == np.uint8 or (dtype.kind == "f" and len(image) == 3))
 
 
-def num_channels(shape: tuple[int, ...]) -> int:
-    """The number of channels of images of `shape`. Raises `ConfigError` if they are no images."""
-    return image_shape(shape)[2]
-
-
-def image_sides(shape: tuple[int, ...]) -> tuple[int, int]:
-    """Height and width of images of `shape`, in any layout."""
-    return image_shape(shape)[:2]
-
-
 def output_sides(windows: Sequence[Window], height: int, width: int) -> tuple[int, int]:
     """Height and width of what `windows` make of images; 0 or less if the images are too small for them."""
     for size, stride, padding in windows:
@@ -116,10 +106,16 @@ def output_sides(windows: Sequence[Window], height: int, width: int) -> tuple[in
     return height, width
 
 
-def num_output_pixels(windows: Sequence[Window], height: int, width: int) -> int:
-    """The number of pixels that `windows` make of images; 0 if the images are too small for them."""
-    height, width = output_sides(windows, height, width)
-    return max(height, 0) * max(width, 0)
+def input_sizes(name: str, shape: tuple[int, ...], windows: Sequence[Window]) -> dict[str, Any]:
+    """The `channels` of images of `shape`, and the `pixels` that the convolutions of the network `name` make of them.
+
+    Raises `ConfigError` if they are no images, or too small.
+    """
+    *sides, channels = image_shape(shape)
+    height, width = output_sides(windows, *sides)
+    if min(height, width) < 1:
+        raise ConfigError(f"network={name}: images of shape {shape} are too small for it; use network=mlp or lstm")
+    return {"channels": channels, "pixels": height * width}
 
 
 def has_channels_first(shape: tuple[int, ...]) -> bool:
@@ -139,7 +135,9 @@ def find_images(space: Any) -> list[FlattenedArray]:
     arrays = space.arrays if isinstance(space, FlattenedBox) else ()
     images = [array for array in arrays if len(array.shape) in (3, 4) and 0 not in array.shape]
     return [
-        image for image in images if min(image_sides(image.shape)) >= MIN_IMAGE_SIDE > num_channels(image.shape[-3:])
+        image
+        for image in images
+        if min(image_shape(image.shape)[:2]) >= MIN_IMAGE_SIDE > image_shape(image.shape[-3:])[2]
     ]
 
 

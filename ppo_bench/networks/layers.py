@@ -49,6 +49,14 @@ plain_conv = functools.partial(conv, gain=None, uniform=True)
 """`linear` and `conv` of layers that begin as PyTorch's do by default."""
 
 
+def actor_critic_heads(units: int, outputs: int, streams: int) -> Parameters:
+    """Parameters of one layer each of actor and critic."""
+    return (
+        *linear("actor.0", units, outputs, gain=ACTOR_GAIN),
+        *linear("critic.0", units, streams, gain=CRITIC_GAIN),
+    )
+
+
 def layer_norm(name: str, size: int) -> Parameters:
     """Scale and shift of a layer normalisation."""
     return Parameter(f"{name}.weight", (size,), None, 1.0), Parameter(f"{name}.bias", (size,), None)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
+from ppo_bench.common.flattened import is_byte_space
 from ppo_bench.mathematics.weights import Parameter
+from ppo_bench.networks.network import ActionSpec, NetworkSpec
 
-Options = tuple[tuple[str, Any], ...]
+if TYPE_CHECKING:
+    from gymnasium.spaces import Box
 
 
 @dataclass(frozen=True)
@@ -18,36 +21,30 @@ class ModuleSpec:
 
     name: str
     """File and class, as in `cnn.NatureCnn`."""
-    options: Options
-    """Arguments of the constructor."""
     parameters: tuple[Parameter, ...]
     """The parameters: PyTorch's module takes them in this order, Flax's by their names."""
-    inputs: Options = ()
+    options: dict[str, Any]
+    """Arguments of the constructor."""
+    sizes: dict[str, Any] = field(default_factory=dict)
     """Arguments that only PyTorch needs, since Flax infers them: the sizes of the inputs."""
-    flax: Options = ()
-    """Arguments that only Flax needs: a prefix of the layers' names."""
-    convolves: bool = False
-    """Whether most of the arithmetic is convolutions."""
 
     def __hash__(self) -> int:
         """A hash that takes no time, since each call of the module looks it up."""
-        return hash((self.name, self.parameters[0].name))
+        return hash((self.name, len(self.parameters)))
 
     def torch_function(self) -> Callable[..., Any]:
         """The function `(params, *inputs)` of the module of PyTorch."""
         from ppo_bench.networks.torch.ops import FunctionalModule
 
-        cls, options = _import_module_class(f"torch.{self.name}"), {**dict(self.options), **dict(self.inputs)}
-        return FunctionalModule(lambda: cls(**options), self.parameters)
+        cls = _import_module_class(f"torch.{self.name}")
+        return FunctionalModule(lambda: cls(**self.options, **self.sizes), self.parameters)
 
     def flax_function(self, by_products: bool) -> Callable[..., Any]:
         """The function `(params, *inputs)` of the module of Flax; `by_products` is an option of its convolutions."""
         from ppo_bench.networks.flax.ops import FunctionalModule
 
-        options = {**dict(self.options), **dict(self.flax)}
-        if self.convolves:
-            options["by_products"] = by_products
-        return FunctionalModule(_import_module_class(f"flax.{self.name}")(**options), self.parameters)
+        own = {"by_products": by_products} if any(len(p.shape) == 4 for p in self.parameters) else {}
+        return FunctionalModule(_import_module_class(f"flax.{self.name}")(**self.options, **own), self.parameters)
 
 
 def _import_module_class(name: str) -> Any:
@@ -55,6 +52,35 @@ def _import_module_class(name: str) -> Any:
     return getattr(importlib.import_module(f"{__package__}.{module}"), cls)
 
 
-def options(**named: Any) -> Options:
-    """Arguments as `Options`, with tuples for lists, so that modules can be compared."""
-    return tuple((name, tuple(value) if isinstance(value, list) else value) for name, value in named.items())
+def network_spec(
+    name: str,
+    observation_space: Box,
+    actions: ActionSpec,
+    streams: int,
+    parameters: tuple[Parameter, ...],
+    options: dict[str, Any],
+    sizes: dict[str, Any],
+    first: tuple[str, ...] = ("trunk.0.weight",),
+    **fields: Any,
+) -> NetworkSpec:
+    """The network of the module `name` for these observations and actions, with `streams` values.
+
+    `first` are the names of the weights that meet the observations; the other arguments are those of `ModuleSpec` and
+    of `NetworkSpec`.
+    """
+    options = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
+    options |= {"outputs": actions.action_dim, "streams": streams}
+    arrays = list(parameters)
+    if not actions.choices:
+        position = max(i for i, p in enumerate(arrays) if p.name.startswith("critic.")) + 1
+        arrays.insert(position, Parameter("actor.log_std", (actions.action_dim,), None))
+    takes_bytes = is_byte_space(observation_space)
+    return NetworkSpec(
+        ModuleSpec(name, parameters, options, sizes),
+        tuple(arrays),
+        observation_space.shape,
+        takes_bytes,
+        actions,
+        scaled_weights=first if takes_bytes else (),
+        **fields,
+    )

@@ -5,9 +5,8 @@ Its forward pass is a module's: a `torch.nn.Module` of `networks/torch/` or a `f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -17,6 +16,9 @@ from ppo_bench.mathematics.distributions import PolicyOutputs
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.convolutions import channels_last
 from ppo_bench.networks.ops import Ops, PortableModule
+
+if TYPE_CHECKING:
+    from gymnasium.spaces import Space
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,19 @@ class ActionSpec:
     def action_dim(self) -> int:
         """Number of actor outputs for one action: the sum of all choices, or the number of dimensions."""
         return sum(self.choices) or self.shape[0]
+
+
+def action_spec(action_space: Space) -> ActionSpec:
+    """The actions of a gymnasium space: one integer, several integers, or a vector of floats."""
+    from gymnasium import spaces
+
+    if isinstance(action_space, spaces.Discrete):
+        return ActionSpec((), (int(action_space.n),))
+    if isinstance(action_space, spaces.MultiDiscrete):
+        return ActionSpec(action_space.shape, tuple(int(n) for n in action_space.nvec))
+    if isinstance(action_space, spaces.MultiBinary):
+        return ActionSpec(action_space.shape, (2,) * action_space.shape[0])
+    return ActionSpec(action_space.shape or (), ())
 
 
 MASKED_LOGIT = -1e9
@@ -87,8 +102,6 @@ class NetworkSpec:
     """Whether the module takes images `[H, W, C]`; else it takes vectors."""
     scaled_weights: tuple[str, ...] = ()
     """Names of the weights that observations of bytes meet first; they are divided by 255 in place of the bytes."""
-    undivided_channels: int = 0
-    """Number of last channels, in images of bytes, whose values from 0 to 255 are not divided by 255."""
     separate_critic: bool = False
     """Whether the critic shares no layer with the actor; there is no carry then."""
     carry: tuple[CarrySpec, ...] = ()
@@ -96,13 +109,16 @@ class NetworkSpec:
     learns_from_sequences: bool = False
     """Whether minibatches consist of whole environments.
 
-    If true, gradients flow through the carry from the first step of the rollout (`unroll`). If false, minibatches
-    consist of single transitions, each with the carry that the network had at that step.
+    If true, the module takes sequences, too, and gradients flow through the carry from the first step of the rollout.
+    If false, minibatches consist of single transitions, each with the carry that the network had at that step.
     """
-    takes_sequences: bool = False
-    """Whether the module takes whole sequences, too: observations `[T, B, ...]` with episode-start flags `[T, B]`."""
     reconstruction_coef: float = 0.0
     """Weight of the module's loss of a reconstruction of the observed images; 0 if it has none."""
+
+    @property
+    def convolves(self) -> bool:
+        """Whether most of the arithmetic is convolutions."""
+        return any(len(parameter.shape) == 4 for parameter in self.parameters)
 
     @property
     def discrete(self) -> bool:
@@ -137,15 +153,18 @@ class NetworkSpec:
         With S > 1 reward streams, values are `[B, S]`. `carry` holds an array `[B, ...]` for each declared name.
         `episode_start [B]` is 1 where the carry is reset before this step, else 0. Networks without a carry take `{}`
         and None. The next carry holds the new row of a window. Modules compute in the layers' dtype; outputs and values
-        have the parameters' dtype.
+        have the parameters' dtype. With `episode_start [T, B]`, observations are sequences `[T, B, ...]`, and so are
+        outputs and values.
         """
         return self._outputs(ops, params, *self._call(ops, params, obs, carry, episode_start))
 
     def _call(
         self, ops: Ops, params: Tree, obs: Array, carry: Tree, episode_start: Array | None, **options: Any
     ) -> Any:
+        if self.scaled_weights:
+            params = {**params, **{name: params[name] / 255.0 for name in self.scaled_weights}}
         carry_inputs = (carry, episode_start) if carry else ()
-        return ops.call(self.module, self._to_layer_dtype(ops, params), ops.cast_obs(obs), *carry_inputs, **options)
+        return ops.call(self.module, ops.to_layer_dtype(params), ops.cast_obs(obs), *carry_inputs, **options)
 
     def _outputs(
         self, ops: Ops, params: Tree, output: Array, values: Array, carry: Tree | None = None
@@ -158,15 +177,10 @@ class NetworkSpec:
             {name: ops.to_param_dtype(x) for name, x in (carry or {}).items()},
         )
 
-    @property
-    def auxiliary_losses(self) -> Mapping[str, float]:
-        """Weights, by name, of losses that the network adds to the algorithm's."""
-        return reconstruction(self.reconstruction_coef)
-
     def forward_with_losses(
         self, ops: Ops, params: Tree, obs: Array, carry: Tree, episode_start: Array | None
     ) -> tuple[PolicyOutputs, Array, Tree]:
-        """Policy outputs and values of `forward` for transitions, and the scalars named by `auxiliary_losses`."""
+        """Policy outputs and values of `forward`, and the loss of reconstruction by its name."""
         if not self.reconstruction_coef:
             policy_outputs, values, _ = self.forward(ops, params, obs, carry, episode_start)
             return policy_outputs, values, {}
@@ -180,19 +194,6 @@ class NetworkSpec:
         policy_outputs, values, after = self.forward(ops, params, obs, carry, episode_start)
         windows = {c.name: ops.xp.concatenate((carry[c.name][:, 1:], after[c.name][:, None]), 1) for c in self.windows}
         return NetworkOutputs(policy_outputs, values, {**after, **windows})
-
-    def _to_layer_dtype(self, ops: Ops, params: Tree) -> Tree:
-        """Parameters in the layers' dtype, with `scaled_weights` divided by 255."""
-        if self.scaled_weights:
-            params = {**params, **{name: self._scale_weight(ops, params[name]) for name in self.scaled_weights}}
-        return ops.to_layer_dtype(params)
-
-    def _scale_weight(self, ops: Ops, weight: Array) -> Array:
-        """A first-layer `weight [..., channels]` divided by 255, except for the undivided channels."""
-        if not self.undivided_channels:
-            return weight / 255.0
-        divided = weight.shape[-1] - self.undivided_channels
-        return ops.xp.concatenate((weight[..., :divided] / 255.0, weight[..., divided:]), -1)
 
     def act(
         self,
@@ -211,24 +212,6 @@ class NetworkSpec:
         policy_outputs, values, carry = self.forward(ops, params, obs, carry, episode_start)
         policy_outputs = mask_logits(ops.xp, policy_outputs, action_mask)
         return ActOutputs(self.distribution.sample(ops.xp, policy_outputs, noise), policy_outputs[0], values, carry)
-
-    def unroll(
-        self, ops: Ops, params: Tree, obs: Array, carry: Tree, episode_start: Array
-    ) -> tuple[PolicyOutputs, Array]:
-        """Policy outputs `[T, B, ...]` and values `[T, B]` of the sequences `obs [T, B, ...]`.
-
-        `carry` is the one before the first step; it is reset before each step where `episode_start [T, B]` is 1.
-        """
-        if self.takes_sequences:
-            policy_outputs, values, _ = self.forward(ops, params, obs, carry, episode_start)
-            return policy_outputs, values
-
-        def step(carry: Tree, row: Tree) -> tuple[Tree, Tree]:
-            policy_outputs, values, carry = self.forward(ops, params, row["obs"], carry, row["episode_start"])
-            return carry, {"policy": policy_outputs[0], "values": values}
-
-        _, outputs = ops.scan(step, carry, {"obs": obs, "episode_start": episode_start})
-        return self.policy_outputs(params, outputs["policy"]), outputs["values"]
 
     def policy_outputs(self, params: Tree, first: Array) -> PolicyOutputs:
         """The policy's outputs from their `first` part: (logits,), or (mean, log_std) with `log_std` from `params`."""
@@ -251,11 +234,6 @@ class Network(Protocol):
 
     def build(self, observation_space: Any, action_space: Any, streams: int = 1) -> NetworkSpec:
         """The network for these spaces, with a value for each of the algorithm's `streams` of rewards."""
-
-
-def reconstruction(coef: float) -> Mapping[str, float]:
-    """The weight, by name, of a network's loss of reconstruction; empty if `coef` is 0."""
-    return {"reconstruction_loss": coef} if coef else {}
 
 
 def mask_logits(xp: Any, policy_outputs: PolicyOutputs, action_mask: Array | None) -> PolicyOutputs:

@@ -15,10 +15,6 @@ ScanStep = Callable[[Any, Any], tuple[Any, Any]]
 class PortableModule(Protocol):
     """A module of both frameworks."""
 
-    @property
-    def convolves(self) -> bool:
-        """Whether most of the arithmetic is convolutions."""
-
     def torch_function(self) -> Callable[..., Any]:
         """The function `(params, *inputs)` of the module of PyTorch."""
 

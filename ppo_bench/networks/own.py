@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import importlib
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from gymnasium.spaces import Box, Dict
 
 from ppo_bench.common.classes import import_class
 from ppo_bench.common.errors import ConfigError, one_line
 from ppo_bench.common.flattened import FlattenedArray, FlattenedBox, is_byte_space
 from ppo_bench.mathematics.arrays import Array, Arrays, Tree
 from ppo_bench.mathematics.weights import Parameter
-from ppo_bench.networks.building import action_spec
-from ppo_bench.networks.network import CarrySpec, NetworkSpec
+from ppo_bench.networks.network import CarrySpec, NetworkSpec, action_spec
 
 if TYPE_CHECKING:
-    from gymnasium.spaces import Box, Space
+    from gymnasium.spaces import Space
 
 
 @dataclass(frozen=True)
@@ -37,16 +39,17 @@ class Own:
             raise ConfigError(
                 f"network=own: the algorithm learns {streams} values of an observation; use algorithm=ppo"
             )
-        arrays = _arrays(observation_space)
-        spaces = _spaces(arrays) if arrays else observation_space, action_space
+        arrays: tuple[tuple[str, FlattenedArray], ...] = ()
+        if isinstance(observation_space, FlattenedBox) and observation_space.names != ("",):
+            # The name is empty for a choice, whose vector is one-hot.
+            arrays = tuple(zip(observation_space.names, observation_space.arrays, strict=True))
+        named: Any = {name: Box(-np.inf, np.inf, array.shape, np.float32) for name, array in arrays}
+        spaces = (Dict(named) if named else observation_space), action_space
         module = OwnModule(
-            self.torch,
-            self.flax,
-            tuple(self.names.items()),
-            arrays,
-            repr(spaces),
             TorchModule(self.torch, spaces) if self.torch else None,
             FlaxModule(self.flax, spaces) if self.flax else None,
+            self.names,
+            arrays,
         )
         actions, first = action_spec(action_space), module.first
         parameters = tuple(Parameter(name, shape, None) for name, shape in first.shapes.items())
@@ -70,52 +73,63 @@ class OwnModule:
     The parameters have the names and layouts of the PyTorch module, or of the Flax module if there is no other.
     """
 
-    torch: str | None
-    flax: str | None
-    names: tuple[tuple[str, str], ...]
+    torch: TorchModule | None
+    flax: FlaxModule | None
+    names: Mapping[str, str] = field(hash=False)
     """Names of the PyTorch module's parameters, by those of the Flax module's."""
     arrays: tuple[tuple[str, FlattenedArray], ...]
     """Places of the arrays that the environment's observations are dictionaries of; none if they are one array."""
-    spaces: str
-    """The spaces that the modules are constructed with, which tell networks of the same modules apart."""
-    torch_module: TorchModule | None = field(compare=False)
-    flax_module: FlaxModule | None = field(compare=False)
-    convolves: ClassVar[bool] = False
 
     @property
     def first(self) -> TorchModule | FlaxModule:
         """The module whose parameters are the network's."""
-        module = self.torch_module or self.flax_module
+        module = self.torch or self.flax
         assert module is not None
         return module
 
     def torch_function(self) -> Callable[..., Any]:
         """See `PortableModule.torch_function`."""
-        module = self.torch_module
+        module = self.torch
         assert module is not None  # see `OwnSpec.require`
 
         def called(params: Tree, obs: Array, *carry_inputs: Any) -> Any:
+            import torch
+
+            if not carry_inputs:
+                return module(params, self._parts(obs))
             dtype = params[next(iter(module.shapes))].dtype
-            carried = (
-                ({name: x.to(dtype) for name, x in carry_inputs[0].items()}, carry_inputs[1].to(dtype))
-                if carry_inputs
-                else ()
-            )
-            return module(params, self._parts(obs), *carried)
+            carry = {name: x.to(dtype) for name, x in carry_inputs[0].items()}
+            episode_start = carry_inputs[1].to(dtype)
+            if episode_start.ndim == 1:
+                return module(params, self._parts(obs), carry, episode_start)
+            outputs = []
+            for t in range(len(obs)):
+                *output, carry = module(params, self._parts(obs[t]), carry, episode_start[t])
+                outputs.append(output)
+            return *(torch.stack(each) for each in zip(*outputs, strict=True)), carry
 
         return called
 
     def flax_function(self, by_products: bool) -> Callable[..., Any]:
         """See `PortableModule.flax_function`."""
-        module, names = self.flax_module, dict(self.names)
+        module = self.flax
         assert module is not None
 
         def called(params: Tree, obs: Array, *carry_inputs: Any) -> Any:
             import jax
 
-            own = module.translate_params(params, names) if self.torch_module else params
+            own = module.translate_params(params, self.names) if self.torch else params
             dtype = own[next(iter(module.shapes))].dtype
-            return module(own, *jax.tree.map(lambda x: x.astype(dtype), (self._parts(obs), *carry_inputs)))
+            obs, *carry_inputs = jax.tree.map(lambda x: x.astype(dtype), (obs, *carry_inputs))
+            if not carry_inputs or carry_inputs[1].ndim == 1:
+                return module(own, self._parts(obs), *carry_inputs)
+
+            def step(carry: Any, row: tuple[Array, Array]) -> tuple[Any, list[Array]]:
+                *outputs, carry = module(own, self._parts(row[0]), carry, row[1])
+                return {name: x.astype(dtype) for name, x in carry.items()}, outputs
+
+            carry, outputs = jax.lax.scan(step, carry_inputs[0], (obs, carry_inputs[1]))
+            return *outputs, carry
 
         return called
 
@@ -134,10 +148,10 @@ class OwnSpec(NetworkSpec):
     def require(self, library: str) -> None:
         """See `NetworkSpec.require`: there has to be a module, and `names` for the parameters of a second one."""
         module = self.module
-        if getattr(module, f"{library}_module") is None:
+        if getattr(module, library) is None:
             raise ConfigError(f"network.{library}=null: this framework needs a module of your own of {library}")
-        if library == "flax" and module.flax_module and module.torch_module:
-            module.flax_module.translate_params(module.torch_module.initial_params(0), dict(module.names))
+        if library == "flax" and module.flax and module.torch:
+            module.flax.translate_params(module.torch.initial_params(0), module.names)
 
     def initial_params(self, seed: int) -> Arrays:
         """See `NetworkSpec.initial_params`: the values that the module's constructor gives its parameters."""
@@ -148,36 +162,72 @@ class OwnSpec(NetworkSpec):
         return observations
 
 
-class TorchModule:
+class UserModule:
+    """A module of a user's. Two of the same class for the same spaces are equal."""
+
+    namespace: ClassVar[str]
+    """Python's module that has the class `Module` of the library."""
+
+    def __init__(self, target: str, spaces: tuple[Any, Any]) -> None:
+        """`target` names the class."""
+        key, base = f"network.{self.namespace.partition('.')[0]}", importlib.import_module(self.namespace).Module
+        self._setting, self._spaces, self._cls = f"{key}={target}", spaces, import_class(key, target, base)
+        self._module = self._construct()
+        zeros = self._module.initial_carry() if hasattr(self._module, "initial_carry") else {}
+        self.carry: dict[str, tuple[int, ...]] = {name: tuple(x.shape) for name, x in zeros.items()}
+        """Shapes of the arrays of the carry of one environment, by name."""
+
+    def __eq__(self, other: object) -> bool:
+        """Whether `other` is of the same class, for the same spaces."""
+        return isinstance(other, UserModule) and (self._setting, self._spaces) == (other._setting, other._spaces)
+
+    def __hash__(self) -> int:
+        """A hash that takes no time."""
+        return hash(self._setting)
+
+    def _construct(self) -> Any:
+        with self._as_config_errors():
+            return self._cls(*self._spaces)
+
+    @contextmanager
+    def _as_config_errors(self) -> Iterator[None]:
+        """A context in which what the module raises becomes a `ConfigError`."""
+        try:
+            yield
+        except Exception as error:  # a user's module can raise anything
+            raise ConfigError(
+                f"{self._setting} cannot be made for these spaces: {type(error).__name__}: {one_line(error)}"
+            ) from error
+
+
+class TorchModule(UserModule):
     """A `torch.nn.Module` as a function of its parameters."""
+
+    namespace = "torch.nn"
 
     def __init__(self, target: str, spaces: tuple[Any, Any]) -> None:
         """`target` names the class. Raises `ConfigError` if a checkpoint would lack a part of the module's state."""
-        from torch import nn
-
-        self._target, self._cls, self._spaces = target, import_class("network.torch", target, nn.Module), spaces
-        self._module = self._made(0)
+        super().__init__(target, spaces)
         self.shapes = {name: tuple(each.shape) for name, each in self._module.named_parameters()}
-        self.carry = {name: tuple(x.shape) for name, x in _initial_carry(self._module).items()}
         apart = [name for name, _ in self._module.named_buffers()]
         apart += [name for name, each in self._module.named_parameters() if not each.requires_grad]
         apart += [name for name, each in self._module.named_modules() if "Dropout" in type(each).__name__]
         if apart:
             raise ConfigError(
-                f"network.torch={target}: {apart[0]} is a buffer, a parameter without gradient, or dropout, which a "
+                f"{self._setting}: {apart[0]} is a buffer, a parameter without gradient, or dropout, which a "
                 "run does not keep; compute constants in forward"
             )
 
-    def _made(self, seed: int) -> Any:
+    def _construct(self, seed: int = 0) -> Any:
         import torch
 
-        with torch.random.fork_rng(devices=[]), _made_by(f"network.torch={self._target}"):
+        with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return self._cls(*self._spaces)
+            return super()._construct()
 
     def initial_params(self, seed: int) -> Arrays:
         """Initial parameters by name."""
-        return {name: each.detach().float().numpy() for name, each in self._made(seed).named_parameters()}
+        return {name: each.detach().float().numpy() for name, each in self._construct(seed).named_parameters()}
 
     def __call__(self, params: Tree, *inputs: Any) -> Any:
         """What the module's `forward` returns, computed with `params`."""
@@ -187,46 +237,38 @@ class TorchModule:
         return torch.func.functional_call(self._module, own, inputs)
 
 
-class FlaxModule:
+class FlaxModule(UserModule):
     """A `flax.linen.Module` as a function of its parameters."""
 
-    def __init__(self, target: str, spaces: tuple[Any, Any]) -> None:
-        """`target` names the class."""
-        from flax import linen
+    namespace = "flax.linen"
 
-        cls, self._target, self._space = import_class("network.flax", target, linen.Module), target, spaces[0]
-        with _made_by(f"network.flax={target}"):
-            self._module = cls(*spaces)
-        self.carry = {name: tuple(x.shape) for name, x in _initial_carry(self._module).items()}
-        self._shapes: dict[str, tuple[int, ...]] | None = None
-
-    @property
+    @cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of the parameters by name, as in `Dense_0.kernel`."""
         import jax
 
-        if self._shapes is None:
-            tree = jax.eval_shape(lambda: self._draw_params(0))
-            self._shapes = {name: tuple(x.shape) for name, x in _flat(tree).items()}
-        return self._shapes
+        return {name: tuple(x.shape) for name, x in jax.eval_shape(lambda: self._draw_params(0)).items()}
 
-    def _draw_params(self, seed: int) -> Any:
+    def _draw_params(self, seed: int) -> dict[str, Any]:
         import jax
         import jax.numpy as jnp
+        from flax.traverse_util import flatten_dict
 
         carry = {name: jnp.zeros((1, *shape)) for name, shape in self.carry.items()}
         carry_inputs = (carry, jnp.zeros(1)) if carry else ()
-        parts = {name: jnp.zeros((1, *part.shape)) for name, part in getattr(self._space, "spaces", {}).items()}
-        observation = parts or jnp.zeros((1, *self._space.shape))
-        with _made_by(f"network.flax={self._target}"):
+        space = self._spaces[0]
+        parts = {name: jnp.zeros((1, *part.shape)) for name, part in getattr(space, "spaces", {}).items()}
+        observation = parts or jnp.zeros((1, *space.shape))
+        with self._as_config_errors():
             variables = self._module.init(jax.random.key(seed), observation, *carry_inputs)
         if apart := set(variables) - {"params"}:
-            raise ConfigError(f"network.flax={self._target}: {apart.pop()} are variables that a run does not keep")
-        return variables["params"]
+            raise ConfigError(f"{self._setting}: {apart.pop()} are variables that a run does not keep")
+        params: dict[str, Any] = flatten_dict(variables["params"], sep=".")
+        return params
 
     def initial_params(self, seed: int) -> Arrays:
         """Initial parameters by name."""
-        return {name: np.asarray(x) for name, x in _flat(self._draw_params(seed)).items()}
+        return {name: np.asarray(x) for name, x in self._draw_params(seed).items()}
 
     def translate_params(self, params: Tree, names: Mapping[str, str]) -> Tree:
         """The parameters of a PyTorch module as this module's; `names` are theirs by its own.
@@ -254,41 +296,3 @@ class FlaxModule:
 
         own = {tuple(name.split(".")): params[name] for name in self.shapes}
         return self._module.apply({"params": unflatten_dict(own)}, *inputs)
-
-
-def _arrays(space: Any) -> tuple[tuple[str, FlattenedArray], ...]:
-    """Names and places of the arrays in flattened observations."""
-    named = isinstance(space, FlattenedBox) and space.names != ("",)  # a choice, whose vector is one-hot, has no name
-    return tuple(zip(space.names, space.arrays, strict=True)) if named else ()
-
-
-def _spaces(arrays: Iterable[tuple[str, FlattenedArray]]) -> Any:
-    """The space of dictionaries of these arrays."""
-    from gymnasium import spaces
-
-    return spaces.Dict({name: spaces.Box(-np.inf, np.inf, place.shape, np.float32) for name, place in arrays})
-
-
-def _flat(tree: Any) -> dict[str, Any]:
-    from flax.traverse_util import flatten_dict
-
-    flat: dict[str, Any] = flatten_dict(tree, sep=".")
-    return flat
-
-
-@contextmanager
-def _made_by(what: str) -> Iterator[None]:
-    """A context in which what a module of the user's raises becomes a `ConfigError`."""
-    try:
-        yield
-    except ConfigError:
-        raise
-    except Exception as error:  # a user's module can raise anything
-        raise ConfigError(
-            f"{what} cannot be made for these spaces: {type(error).__name__}: {one_line(error)}"
-        ) from error
-
-
-def _initial_carry(module: Any) -> dict[str, Any]:
-    """Arrays of zeros that a module with a carry starts from, of one environment; none without `initial_carry`."""
-    return dict(module.initial_carry()) if hasattr(module, "initial_carry") else {}

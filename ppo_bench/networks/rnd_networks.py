@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.mathematics.arrays import Array, Tree
+from ppo_bench.mathematics.arrays import Array, Tree, select_prefix
 from ppo_bench.mathematics.weights import Parameter
-from ppo_bench.networks.convolutions import MIN_IMAGE_SIDE, NATURE, num_output_pixels
-from ppo_bench.networks.layers import Parameters, conv, linear
-from ppo_bench.networks.module_spec import ModuleSpec, options
+from ppo_bench.networks.convolutions import MIN_IMAGE_SIDE, NATURE, input_sizes
+from ppo_bench.networks.layers import conv, linear
+from ppo_bench.networks.module_spec import ModuleSpec
 from ppo_bench.networks.network import NetworkSpec
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ PREDICTOR, TARGET = "predictor", "target"
 
 @dataclass(frozen=True)
 class RndNetworks:
-    """Predictor and target: two networks with the same inputs. Parameter names begin with `PREDICTOR` or `TARGET`."""
+    """Predictor and target: two networks with the same inputs."""
 
     modules: dict[str, ModuleSpec]
     """The networks by name, `PREDICTOR` or `TARGET`."""
@@ -39,8 +39,8 @@ class RndNetworks:
         return len(self.input_shape) > 1
 
     def parameters(self, which: str) -> tuple[Parameter, ...]:
-        """Parameters of the network `which`, `PREDICTOR` or `TARGET`."""
-        return self.modules[which].parameters
+        """Parameters of the network `which`, `PREDICTOR` or `TARGET`, which is the beginning of their names."""
+        return tuple(p._replace(name=f"{which}.{p.name}") for p in self.modules[which].parameters)
 
     def features(self, ops: Ops, which: str, layers: Tree, inputs: Array) -> Array:
         """Features `[..., F]` that the network `which` computes from `inputs [..., *input_shape]`.
@@ -49,7 +49,7 @@ class RndNetworks:
         """
         lead = inputs.shape[: inputs.ndim - len(self.input_shape)]
         rows = inputs.reshape((math.prod(lead), *self.input_shape))
-        found = ops.to_param_dtype(ops.call(self.modules[which], layers, ops.cast_obs(rows)))
+        found = ops.to_param_dtype(ops.call(self.modules[which], select_prefix(which, layers), ops.cast_obs(rows)))
         return found.reshape((*lead, found.shape[-1]))
 
     def inputs_from(self, obs: Array) -> Array:
@@ -63,52 +63,26 @@ def rnd_networks(network: NetworkSpec, units: int) -> RndNetworks:
     Raises `ConfigError` for images of less than `MIN_IMAGE_SIDE` in height or width.
     """
     shape = network.input_shape
-    if not (network.uint8 and len(shape) == 3):
-        size = math.prod(shape)
-        return RndNetworks({which: _vector_module(which, size, units) for which in (PREDICTOR, TARGET)}, (size,))
-    if min(shape[:2]) < MIN_IMAGE_SIDE:
-        size_text = " x ".join(map(str, shape[:2]))
-        raise ConfigError(
-            f"algorithm=rnd takes images of {MIN_IMAGE_SIDE} x {MIN_IMAGE_SIDE} pixels or more, not {size_text}"
+    if network.uint8 and len(shape) == 3:
+        if min(shape[:2]) < MIN_IMAGE_SIDE:
+            size_text = " x ".join(map(str, shape[:2]))
+            raise ConfigError(
+                f"algorithm=rnd takes images of {MIN_IMAGE_SIDE} x {MIN_IMAGE_SIDE} pixels or more, not {size_text}"
+            )
+        name, shape = "rnd_networks.ImageFeatures", (*shape[:2], 3 if shape[2] % 3 == 0 else 1)
+        sizes = {**input_sizes("rnd", shape[:2], NATURE), "channels": shape[2]}
+        layers = (
+            *conv("0", shape[2], 32, kernel=8),
+            *conv("1", 32, 64, kernel=4),
+            *conv("2", 64, 64, kernel=3),
+            *linear("3", 64 * sizes["pixels"], units),
         )
-    height, width, channels = *shape[:2], 3 if shape[2] % 3 == 0 else 1
-    pixels = num_output_pixels(NATURE, height, width)
-    modules = {which: _image_module(which, channels, pixels, units) for which in (PREDICTOR, TARGET)}
-    return RndNetworks(modules, (height, width, channels))
-
-
-def _vector_module(which: str, inputs: int, units: int) -> ModuleSpec:
-    return ModuleSpec(
-        "rnd_networks.VectorFeatures",
-        options(units=units, is_predictor=which == PREDICTOR),
-        (
-            *linear(f"{which}.0", inputs, units),
-            *linear(f"{which}.1", units, units),
-            *_extra_predictor_layers(which, units, first=2),
-        ),
-        inputs=options(inputs=inputs),
-        flax=options(prefix=which),
-    )
-
-
-def _image_module(which: str, channels: int, pixels: int, units: int) -> ModuleSpec:
-    return ModuleSpec(
-        "rnd_networks.ImageFeatures",
-        options(units=units, is_predictor=which == PREDICTOR),
-        (
-            *conv(f"{which}.0", channels, 32, kernel=8),
-            *conv(f"{which}.1", 32, 64, kernel=4),
-            *conv(f"{which}.2", 64, 64, kernel=3),
-            *linear(f"{which}.3", 64 * pixels, units),
-            *_extra_predictor_layers(which, units, first=4),
-        ),
-        inputs=options(channels=channels, pixels=pixels),
-        flax=options(prefix=which),
-        convolves=True,
-    )
-
-
-def _extra_predictor_layers(which: str, units: int, first: int) -> Parameters:
-    """Parameters of the two layers that the predictor has more than the target."""
-    layers = (linear(f"{which}.{first + k}", units, units) for k in range(2 if which == PREDICTOR else 0))
-    return tuple(parameter for layer in layers for parameter in layer)
+    else:
+        name, shape = "rnd_networks.VectorFeatures", (math.prod(shape),)
+        sizes = {"inputs": shape[0]}
+        layers = (*linear("0", shape[0], units), *linear("1", units, units))
+    last = len(layers) // 2
+    extra = (*linear(f"{last}", units, units), *linear(f"{last + 1}", units, units))  # the predictor's
+    target = ModuleSpec(name, layers, {"units": units, "is_predictor": False}, sizes)
+    predictor = ModuleSpec(name, (*layers, *extra), {"units": units, "is_predictor": True}, sizes)
+    return RndNetworks({PREDICTOR: predictor, TARGET: target}, shape)

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.flattened import is_byte_space
-from ppo_bench.common.values import added_field
+from ppo_bench.common.values import AT_LEAST_1, added_field, within
 from ppo_bench.mathematics.recurrent import CELLS
-from ppo_bench.networks.building import (
-    action_spec,
-    actor_critic_heads,
-    hidden_layer_options,
-    network_spec,
-    num_pixels,
-    shared_cnn,
-)
 from ppo_bench.networks.convolutions import (
     IMPALA,
     MIN_IMAGE_SIDE,
@@ -26,20 +18,32 @@ from ppo_bench.networks.convolutions import (
     Window,
     are_images,
     find_images,
-    image_sides,
     impala_parameters,
+    input_sizes,
     nature_parameters,
-    num_channels,
-    num_output_pixels,
     ranges_between_images,
 )
-from ppo_bench.networks.layers import ACTOR_GAIN, CRITIC_GAIN, Parameters, conv, hidden_layers, linear, mlp, recurrent
-from ppo_bench.networks.module_spec import ModuleSpec, options
-from ppo_bench.networks.network import CarrySpec, NetworkSpec
+from ppo_bench.networks.layers import (
+    ACTOR_GAIN,
+    CRITIC_GAIN,
+    Parameters,
+    actor_critic_heads,
+    conv,
+    hidden_layers,
+    linear,
+    mlp,
+    recurrent,
+)
+from ppo_bench.networks.module_spec import network_spec
+from ppo_bench.networks.network import CarrySpec, NetworkSpec, action_spec
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Box, Space
 
+ACTIVATIONS = ("tanh", "relu", "leaky_relu", "elu", "gelu", "silu")
+ACTIVATION = within(lambda value: value in ACTIVATIONS, f"choose one of {', '.join(ACTIVATIONS)}")
+CELL = within(lambda value: value in CELLS, f"choose {' or '.join(CELLS)}")
+EACH_AT_LEAST_1 = within(lambda sizes: all(size >= 1 for size in sizes), "every size must be at least 1")
 IMAGE_FEATURES = 256
 """Features of each image in `combined`, as in Stable-Baselines3's extractor for dictionaries."""
 
@@ -48,22 +52,24 @@ IMAGE_FEATURES = 256
 class Mlp:
     """`network=mlp`, a multilayer perceptron; conf/network/mlp.yaml explains its options."""
 
-    hidden_sizes: list[int]
-    activation: str
+    hidden_sizes: list[int] = field(metadata=EACH_AT_LEAST_1)
+    activation: str = field(metadata=ACTIVATION)
     _: KW_ONLY
     layer_norm: bool = added_field(False)
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces, with a value for each of `streams` reward streams."""
         inputs, actions = math.prod(observation_space.shape), action_spec(action_space)
-        module = ModuleSpec(
-            "mlp.Mlp",
-            options(**self.hidden_layer_options(), outputs=actions.action_dim, streams=streams),
-            self.actor_and_critic(inputs, actions.action_dim, streams),
-            inputs=options(inputs=inputs),
-        )
         return network_spec(
-            module, observation_space, actions, ("actor.0.weight", "critic.0.weight"), separate_critic=True
+            "mlp.Mlp",
+            observation_space,
+            actions,
+            streams,
+            self.actor_and_critic(inputs, actions.action_dim, streams),
+            vars(self),
+            {"inputs": inputs},
+            ("actor.0.weight", "critic.0.weight"),
+            separate_critic=True,
         )
 
     def actor_and_critic(self, inputs: int, outputs: int, streams: int) -> Parameters:
@@ -73,29 +79,16 @@ class Mlp:
             *mlp("critic", [inputs, *self.hidden_sizes, streams], CRITIC_GAIN, normalised=self.layer_norm),
         )
 
-    def hidden_layer_options(self) -> dict[str, Any]:
-        """The options that say what the hidden layers are. Raises `ConfigError` if one is out of range."""
-        return hidden_layer_options(self.hidden_sizes, self.activation, self.layer_norm)
-
 
 @dataclass(frozen=True)
 class NatureCnn:
-    """`network=nature_cnn`: the network of Mnih et al. 2015, shared by actor and critic (details, Atari 8).
-
-    conf/network/nature_cnn.yaml explains its option.
-    """
-
-    undivided_channels: int = added_field(0)
+    """`network=nature_cnn`: the network of Mnih et al. 2015, shared by actor and critic (details, Atari 8)."""
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces; see `Mlp.build`."""
-        channels = num_channels(observation_space.shape)
-        pixels = num_pixels("nature_cnn", observation_space.shape, NATURE)
-        if not 0 <= self.undivided_channels < channels:
-            raise ConfigError(f"network.undivided_channels={self.undivided_channels}: images have {channels} channels")
-        spaces = observation_space, action_space, streams
-        trunk = nature_parameters(channels, pixels, 512)
-        return shared_cnn("cnn.NatureCnn", trunk, 512, pixels, *spaces, undivided_channels=self.undivided_channels)
+        sizes = input_sizes("nature_cnn", observation_space.shape, NATURE)
+        trunk = nature_parameters(**sizes, units=512)
+        return _shared_cnn("cnn.NatureCnn", trunk, 512, sizes, observation_space, action_space, streams)
 
 
 @dataclass(frozen=True)
@@ -107,9 +100,9 @@ class ImpalaCnn:
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces; see `Mlp.build`."""
-        pixels = num_pixels("impala_cnn", observation_space.shape, IMPALA)
-        trunk = impala_parameters(num_channels(observation_space.shape), pixels)
-        return shared_cnn("cnn.ImpalaCnn", trunk, 256, pixels, observation_space, action_space, streams)
+        sizes = input_sizes("impala_cnn", observation_space.shape, IMPALA)
+        trunk = impala_parameters(**sizes)
+        return _shared_cnn("cnn.ImpalaCnn", trunk, 256, sizes, observation_space, action_space, streams)
 
 
 @dataclass(frozen=True)
@@ -118,10 +111,9 @@ class MinAtarCnn:
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces; see `Mlp.build`."""
-        pixels = num_pixels("minatar_cnn", observation_space.shape, (Window(3, 1),))
-        channels = num_channels(observation_space.shape)
-        trunk = (*conv("trunk.0", channels, 16, kernel=3), *linear("trunk.1", 16 * pixels, 128))
-        return shared_cnn("cnn.MinAtarCnn", trunk, 128, pixels, observation_space, action_space, streams)
+        sizes = input_sizes("minatar_cnn", observation_space.shape, (Window(3, 1),))
+        trunk = (*conv("trunk.0", sizes["channels"], 16, kernel=3), *linear("trunk.1", 16 * sizes["pixels"], 128))
+        return _shared_cnn("cnn.MinAtarCnn", trunk, 128, sizes, observation_space, action_space, streams)
 
 
 @dataclass(frozen=True)
@@ -130,15 +122,15 @@ class RndCnn:
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces; see `Mlp.build`."""
-        pixels = num_pixels("rnd_cnn", observation_space.shape, NATURE)
-        trunk = (*nature_parameters(num_channels(observation_space.shape), pixels, 256), *linear("trunk.4", 256, 448))
+        sizes = input_sizes("rnd_cnn", observation_space.shape, NATURE)
+        trunk = (*nature_parameters(**sizes, units=256), *linear("trunk.4", 256, 448))
         actor_critic = (
             *linear("actor.0", 448, 448, gain=0.01),
             *linear("actor.1", 448, action_spec(action_space).action_dim, gain=ACTOR_GAIN),
             *linear("critic.0", 448, 448, gain=0.1),
             *linear("critic.1", 448, streams, gain=0.01),
         )
-        return shared_cnn("cnn.RndCnn", trunk, 448, pixels, observation_space, action_space, streams, actor_critic)
+        return _shared_cnn("cnn.RndCnn", trunk, 448, sizes, observation_space, action_space, streams, actor_critic)
 
 
 @dataclass(frozen=True)
@@ -153,33 +145,32 @@ class Combined(Mlp):
                 f"network=combined takes dictionaries with images from {MIN_IMAGE_SIDE} x {MIN_IMAGE_SIDE} pixels, of "
                 "which env.observe leaves none: use network=auto"
             )
-        image_encoders = [
-            ImageEncoder(i, num_channels(i.shape), num_output_pixels(NATURE, *image_sides(i.shape))) for i in images
-        ]
+        image_encoders = [ImageEncoder(i, **input_sizes("combined", i.shape, NATURE)) for i in images]
         others, actions = ranges_between_images(images, observation_space.shape[0]), action_spec(action_space)
         features = IMAGE_FEATURES * len(image_encoders) + sum(stop - start for start, stop in others)
         encoder_parameters = (
             nature_parameters(encoder.channels, encoder.pixels, IMAGE_FEATURES, first=4 * k)
             for k, encoder in enumerate(image_encoders)
         )
-        module = ModuleSpec(
+        return network_spec(
             "combined.Combined",
-            options(
-                **self.hidden_layer_options(),
-                image_encoders=image_encoders,
-                others=others,
-                units=IMAGE_FEATURES,
-                takes_bytes=is_byte_space(observation_space),
-                outputs=actions.action_dim,
-                streams=streams,
-            ),
+            observation_space,
+            actions,
+            streams,
             (
                 *(p for encoder in encoder_parameters for p in encoder),
                 *self.actor_and_critic(features, actions.action_dim, streams),
             ),
-            convolves=True,
+            {
+                **vars(self),
+                "image_encoders": image_encoders,
+                "others": others,
+                "units": IMAGE_FEATURES,
+                "takes_bytes": is_byte_space(observation_space),
+            },
+            {},
+            (),
         )
-        return network_spec(module, observation_space, actions, ())
 
 
 @dataclass(frozen=True)
@@ -203,68 +194,74 @@ class Auto(Mlp):
 class RecurrentMlp:
     """`network=lstm` and `network=gru`: hidden layers of an MLP and a recurrent cell, shared by actor and critic."""
 
-    cell: str
-    units: int
-    hidden_sizes: list[int]
-    activation: str
+    cell: str = field(metadata=CELL)
+    units: int = field(metadata=AT_LEAST_1)
+    hidden_sizes: list[int] = field(metadata=EACH_AT_LEAST_1)
+    activation: str = field(metadata=ACTIVATION)
     _: KW_ONLY
     layer_norm: bool = added_field(False)
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces; see `Mlp.build`."""
         sizes, actions = [math.prod(observation_space.shape), *self.hidden_sizes], action_spec(action_space)
-        module = ModuleSpec(
+        return network_spec(
             "recurrent.RecurrentMlp",
-            options(
-                **hidden_layer_options(self.hidden_sizes, self.activation, self.layer_norm),
-                **_cell(self.cell, self.units),
-                outputs=actions.action_dim,
-                streams=streams,
-            ),
+            observation_space,
+            actions,
+            streams,
             (
                 *hidden_layers("trunk", sizes, normalised=self.layer_norm),
                 *actor_critic_heads(self.units, actions.action_dim, streams),
                 *recurrent("memory", self.cell, sizes[-1], self.units),
             ),
-            inputs=options(inputs=sizes[0]),
+            vars(self),
+            {"inputs": sizes[0]},
+            ("trunk.0.weight" if self.hidden_sizes else "memory.weight_ih",),
+            **_remembering(self.cell, self.units),
         )
-        first = "trunk.0.weight" if self.hidden_sizes else "memory.weight_ih"
-        return network_spec(module, observation_space, actions, (first,), **_remembering(self.cell, self.units))
 
 
 @dataclass(frozen=True)
 class RecurrentCnn:
     """`network=lstm_cnn`: a recurrent cell after the network of Mnih et al. 2015."""
 
-    cell: str
-    units: int
+    cell: str = field(metadata=CELL)
+    units: int = field(metadata=AT_LEAST_1)
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces; see `Mlp.build`."""
-        channels, actions = num_channels(observation_space.shape), action_spec(action_space)
-        pixels = num_pixels("lstm_cnn", observation_space.shape, NATURE)
-        module = ModuleSpec(
+        sizes, actions = input_sizes("lstm_cnn", observation_space.shape, NATURE), action_spec(action_space)
+        return network_spec(
             "recurrent.RecurrentCnn",
-            options(**_cell(self.cell, self.units), outputs=actions.action_dim, streams=streams),
+            observation_space,
+            actions,
+            streams,
             (
-                *nature_parameters(channels, pixels, 512),
+                *nature_parameters(**sizes, units=512),
                 *actor_critic_heads(self.units, actions.action_dim, streams),
                 *recurrent("memory", self.cell, 512, self.units),
             ),
-            inputs=options(channels=channels, pixels=pixels),
-            convolves=True,
+            vars(self),
+            sizes,
+            images=True,
+            **_remembering(self.cell, self.units),
         )
-        fields = _remembering(self.cell, self.units)
-        return network_spec(module, observation_space, actions, ("trunk.0.weight",), images=True, **fields)
 
 
-def _cell(cell: str, units: int) -> dict[str, Any]:
-    """Options of a recurrent cell. Raises `ConfigError` if one is out of range."""
-    if cell not in CELLS:
-        raise ConfigError(f"network.cell={cell}: choose {' or '.join(CELLS)}")
-    if units < 1:
-        raise ConfigError(f"network.units={units}: must be at least 1")
-    return {"cell": cell, "units": units}
+def _shared_cnn(
+    name: str,
+    trunk: Parameters,
+    units: int,
+    sizes: dict[str, Any],
+    observation_space: Box,
+    action_space: Space,
+    streams: int,
+    actor_critic: Parameters = (),
+) -> NetworkSpec:
+    """A network of `trunk` with `units` outputs and of actor and critic: `actor_critic`, or one layer each."""
+    actions = action_spec(action_space)
+    parameters = (*trunk, *(actor_critic or actor_critic_heads(units, actions.action_dim, streams)))
+    return network_spec(name, observation_space, actions, streams, parameters, {}, sizes, images=True)
 
 
 def _remembering(cell: str, units: int) -> dict[str, Any]:
@@ -276,5 +273,4 @@ def _remembering(cell: str, units: int) -> dict[str, Any]:
     return {
         "carry": tuple(CarrySpec(name, (units,)) for name in CELLS[cell].states),
         "learns_from_sequences": True,
-        "takes_sequences": True,
     }

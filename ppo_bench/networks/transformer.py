@@ -13,30 +13,29 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.flattened import is_byte_space
+from ppo_bench.common.values import AT_LEAST_1, NOT_NEGATIVE, within
 from ppo_bench.mathematics.weights import Parameter
-from ppo_bench.networks.building import action_spec, network_spec, num_pixels
 from ppo_bench.networks.convolutions import (
     MIN_IMAGE_SIDE,
     NATURE,
-    image_sides,
+    image_shape,
+    input_sizes,
     nature_parameters,
-    num_channels,
     output_sides,
 )
 from ppo_bench.networks.layers import CRITIC_GAIN, Parameters, conv, layer_norm, linear, weight_and_bias
-from ppo_bench.networks.module_spec import ModuleSpec, options
-from ppo_bench.networks.network import CarrySpec, NetworkSpec, reconstruction
+from ppo_bench.networks.module_spec import network_spec
+from ppo_bench.networks.network import CarrySpec, NetworkSpec, action_spec
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Box, Space
 
-POSITIONS = ("none", "absolute", "learned")
+POSITIONS = within(lambda value: value in ("none", "absolute", "learned"), "choose none, absolute or learned")
 ACTOR_GAIN = 0.1
 GATE_BIAS = 2.0
 """Initial bias of a gate: a larger one passes less of the new values (Parisotto et al. 2020, section 3.2)."""
@@ -93,35 +92,23 @@ def decoder(dim: int, decoder_shape: ImageShape, channels: int) -> Parameters:
 class Trxl:
     """`network=trxl`; conf/network/trxl.yaml explains its options."""
 
-    layers: int
-    heads: int
-    dim: int
-    memory: int
-    positions: str
-    max_episode_steps: int
+    layers: int = field(metadata=AT_LEAST_1)
+    heads: int = field(metadata=AT_LEAST_1)
+    dim: int = field(metadata=AT_LEAST_1)
+    memory: int = field(metadata=AT_LEAST_1)
+    positions: str = field(metadata=POSITIONS)
+    max_episode_steps: int = field(metadata=AT_LEAST_1)
     gated: bool
-    reconstruction_coef: float = 0.0
-
-    @property
-    def auxiliary_losses(self) -> Mapping[str, float]:
-        """See `NetworkSpec.auxiliary_losses`."""
-        return reconstruction(self.reconstruction_coef)
+    reconstruction_coef: float = field(default=0.0, metadata=NOT_NEGATIVE)
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces. Images pass through the convolutions of Mnih et al. 2015 first, except those
         that are too small for them, which it takes as vectors.
         """
-        for name in ("layers", "heads", "dim", "memory", "max_episode_steps"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"network.{name}={getattr(self, name)}: must be at least 1")
-        if self.positions not in POSITIONS:
-            raise ConfigError(f"network.positions={self.positions}: choose none, absolute or learned")
         if self.dim % self.heads or self.dim % 2:
             raise ConfigError(f"network.dim={self.dim}: must be even, and a multiple of network.heads={self.heads}")
-        if not 0 <= self.reconstruction_coef < math.inf:
-            raise ConfigError(f"network.reconstruction_coef={self.reconstruction_coef}: must be at least 0, and finite")
         shape = observation_space.shape
-        images = len(shape) in (2, 3, 4) and min(image_sides(shape)) >= MIN_IMAGE_SIDE
+        images = len(shape) in (2, 3, 4) and min(image_shape(shape)[:2]) >= MIN_IMAGE_SIDE
         if self.reconstruction_coef and not (images and is_byte_space(observation_space)):
             raise ConfigError(
                 f"network.reconstruction_coef={self.reconstruction_coef}: observations of shape {shape} and type "
@@ -130,25 +117,16 @@ class Trxl:
         actions, inputs = action_spec(action_space), math.prod(shape)
         image, decoder_shape, trunk = None, None, linear("trunk.0", inputs, self.dim, uniform=True)
         if images:
-            pixels = num_pixels("trxl", shape, NATURE)
-            image = num_channels(shape), pixels
+            sizes = input_sizes("trxl", shape, NATURE)
+            image = sizes["channels"], sizes["pixels"]
             trunk = nature_parameters(*image, self.dim, uniform=True)
-            decoder_shape = decoder_input_shape(image_sides(shape)) if self.reconstruction_coef else None
-        module = ModuleSpec(
+            decoder_shape = decoder_input_shape(image_shape(shape)[:2]) if self.reconstruction_coef else None
+        options = {name: value for name, value in vars(self).items() if name != "reconstruction_coef"}
+        return network_spec(
             "transformer.Transformer",
-            options(
-                image=image,
-                dim=self.dim,
-                layers=self.layers,
-                heads=self.heads,
-                gated=self.gated,
-                memory=self.memory,
-                positions=self.positions,
-                max_episode_steps=self.max_episode_steps,
-                decoder_shape=decoder_shape,
-                outputs=actions.action_dim,
-                streams=streams,
-            ),
+            observation_space,
+            actions,
+            streams,
             (
                 *trunk,
                 *linear("actor.0", self.dim, actions.action_dim, gain=ACTOR_GAIN, uniform=True),
@@ -162,14 +140,8 @@ class Trxl:
                 *linear(f"memory.{self.layers}", self.dim, self.dim, uniform=True),
                 *(decoder(self.dim, decoder_shape, image[0]) if image and decoder_shape else ()),
             ),
-            inputs=options(inputs=inputs),
-            convolves=images,
-        )
-        return network_spec(
-            module,
-            observation_space,
-            actions,
-            ("trunk.0.weight",),
+            {**options, "image": image, "decoder_shape": decoder_shape},
+            {"inputs": inputs},
             images=images,
             carry=(CarrySpec("steps", ()), CarrySpec("inputs", (self.memory, self.layers, self.dim), window=True)),
             reconstruction_coef=self.reconstruction_coef,

@@ -9,7 +9,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from ppo_bench.algorithms.base import Algorithm, Hyperparameters
+from ppo_bench.algorithms.base import Hyperparameters
+from ppo_bench.algorithms.ppo import Ppo
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.rank_info import RankInfo
 from ppo_bench.envs.base import GraphEnv, VectorEnv
@@ -57,7 +58,7 @@ class TrainingSpec:
 
     env: VectorEnv | GraphEnv
     network: NetworkSpec
-    algorithm: Algorithm
+    algorithm: Ppo
     ppo: Hyperparameters
     num_iterations: int
     """Number of iterations of the whole training, over which the learning rate is annealed."""
@@ -155,7 +156,7 @@ class Episode(NamedTuple):
 
 
 Metrics = dict[str, float]
-"""Measurements of one iteration, named and ordered by `ppo_bench.algorithms.base.metrics_of`. Losses are means
+"""Measurements of one iteration, named and ordered by `ppo_bench.algorithms.ppo.metrics_of`. Losses are means
 over minibatches, `gradient_norm` is measured before clipping, and `masked_fraction` is the share of steps that only
 reset an environment, whether or not `mask_resets` excludes them. NaN where undefined."""
 

@@ -28,16 +28,11 @@ def after_step(
     hp, done = spec.ppo, before["envs.done"]
     value_mask, after, rewards = ~done, {**before, "envs.start": done}, env_step.reward
     if hp.norm_reward:
-        stats, returns, rewards = normalize.update_and_normalize_reward(
-            xp,
-            normalize.select_stats(before, "normalize.return"),
-            before["envs.discounted_returns"],
-            xp.asarray(rewards, dtype=xp.float64),
-            xp.asarray(value_mask, dtype=xp.float64),
-            hp.gamma,
-            hp.reward_clip,
-            all_reduce_moments,
-        )
+        stats, returns = normalize.select_stats(before, "normalize.return"), before["envs.discounted_returns"]
+        rewards, mask = xp.asarray(rewards, dtype=xp.float64), xp.asarray(value_mask, dtype=xp.float64)
+        returns = normalize.update_discounted_returns(xp, returns, rewards, mask, hp.gamma)
+        stats = normalize.update_stats(xp, stats, returns, mask, all_reduce_moments)
+        rewards = normalize.normalize_rewards(xp, stats, rewards, hp.reward_clip)
         after |= normalize.stats_arrays(stats, "normalize.return") | {"envs.discounted_returns": returns}
     after["envs.done"] = env_step.terminated | env_step.truncated
     after["envs.acts"] = xp.ones_like(done) if env_step.policy_mask is None else env_step.policy_mask
@@ -66,6 +61,7 @@ def observe(
     if spec.ppo.norm_obs:
         stats = normalize.select_stats(arrays, "normalize.obs")
         raw = xp.asarray(raw, dtype=xp.float64)
-        stats, raw = normalize.update_and_normalize_obs(xp, stats, raw, spec.ppo.obs_clip, all_reduce_moments)
+        stats = normalize.update_stats(xp, stats, raw, all_reduce_moments=all_reduce_moments)
+        raw = normalize.normalize_observations(xp, stats, raw, spec.ppo.obs_clip)
         updated |= normalize.stats_arrays(stats, "normalize.obs")
     return updated | {"envs.obs": spec.network.to_input_layout(raw, xp)}

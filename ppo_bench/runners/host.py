@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ppo_bench.algorithms.base import metrics_of
+from ppo_bench.algorithms.ppo import metrics_of
 from ppo_bench.mathematics.arrays import PERSISTENT_ROLES, ArrayRole, Arrays, default_arrays, load_arrays, select_roles
 from ppo_bench.runners.array_specs import COUNTERS, array_specs, initial_arrays, zero_params
 from ppo_bench.runners.base import Episode, Metrics, TrainingSpec

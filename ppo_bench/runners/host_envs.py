@@ -178,9 +178,8 @@ class HostEnvs:
         """Observations in the network's layout; with `norm_obs`, updates the statistics in `state` and normalises."""
         if self._ppo.norm_obs:
             stats, raw = normalize.select_stats(state, "normalize.obs"), raw.astype(np.float64, copy=False)
-            stats, raw = normalize.update_and_normalize_obs(
-                FastNumpy, stats, raw, self._ppo.obs_clip, self._all_reduce_moments
-            )
+            stats = normalize.update_stats(FastNumpy, stats, raw, all_reduce_moments=self._all_reduce_moments)
+            raw = normalize.normalize_observations(FastNumpy, stats, raw, self._ppo.obs_clip)
             state |= normalize.stats_arrays(stats, "normalize.obs")
         return self._network.to_input_layout(raw)
 

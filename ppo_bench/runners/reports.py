@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from ppo_bench.algorithms.base import metrics_of
+from ppo_bench.algorithms.ppo import metrics_of
 from ppo_bench.common.errors import FailedRuns
 from ppo_bench.envs.float_range import out_of_range
 from ppo_bench.runners.base import Episode, TrainingSpec

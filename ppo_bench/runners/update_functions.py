@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ppo_bench.algorithms.base import LEARNING_RATE_FACTOR, Algorithm, Hyperparameters, Targets, loss_metrics_of
+from ppo_bench.algorithms.base import LEARNING_RATE_FACTOR, Hyperparameters, Targets
+from ppo_bench.algorithms.ppo import Ppo, loss_metrics_of
 from ppo_bench.mathematics import noise, ppo
 from ppo_bench.mathematics.arrays import Array, Tree, add_prefix, select_prefix
 from ppo_bench.mathematics.shards import Shard
@@ -21,14 +22,14 @@ from ppo_bench.runners.array_specs import rollout_array_specs
 from ppo_bench.runners.base import TrainingSpec
 
 LEARNING_ARRAYS = ("rewards", "terminated", "truncated", "value_mask", "policy_mask")
-"""Names of the per-step arrays of a rollout that learning reads, `[T, N]` each; see `Algorithm.targets`."""
+"""Names of the per-step arrays of a rollout that learning reads, `[T, N]` each; see `Ppo.targets`."""
 
 
 class UpdateFunctions(NamedTuple):
     """Functions of a `TrainingSpec`. Their argument `arrays` has the trained parameters and frozen arrays by name."""
 
     network: NetworkSpec
-    algorithm: Algorithm
+    algorithm: Ppo
     ppo: Hyperparameters
     ops: Ops
     env_axes: Mapping[str, int]
@@ -91,7 +92,7 @@ class UpdateFunctions(NamedTuple):
         return targets._replace(batch={name: x.reshape((-1, *x.shape[2:])) for name, x in batch.items()})
 
     def warmup(self, statistics: Tree, rollout: Tree) -> Tree:
-        """See `Algorithm.warmup`."""
+        """See `Ppo.warmup`."""
         return self.algorithm.warmup(self.ops, self.network, self.ppo, statistics, rollout)
 
     @property
@@ -105,7 +106,7 @@ class UpdateFunctions(NamedTuple):
         return scheduled if factor is None else scheduled * factor
 
     def after_update(self, statistics: Tree, metrics: Tree) -> Tree:
-        """See `Algorithm.after_update`."""
+        """See `Ppo.after_update`."""
         return self.algorithm.after_update(self.ops, self.ppo, statistics, metrics)
 
     # --- Minibatches --------------------------------------------------------------------------------------------------
@@ -207,20 +208,16 @@ class UpdateFunctions(NamedTuple):
         """
         network, ops = self.network, self.ops
         obs, carry, episode_start = minibatch["obs"], select_prefix("carry", minibatch), minibatch.get("episode_start")
-        own: Tree = {}
+        policy_outputs, values, own = network.forward_with_losses(ops, arrays, obs, carry, episode_start)
         if network.learns_from_sequences:
-            assert episode_start is not None
-            policy_outputs, values = network.unroll(ops, arrays, obs, carry, episode_start)
             first, values = (x.reshape((-1, *x.shape[2:])) for x in (policy_outputs[0], values))
             policy_outputs = (first, *policy_outputs[1:])
             steps = {name: x for name, x in minibatch.items() if not name.startswith("carry.")}
             minibatch = {name: x.reshape((-1, *x.shape[2:])) for name, x in steps.items()}
-        else:
-            policy_outputs, values, own = network.forward_with_losses(ops, arrays, obs, carry, episode_start)
         policy_outputs = mask_logits(ops.xp, policy_outputs, minibatch.get("action_mask"))
         total, measured = self.algorithm.loss(ops, network, self.ppo, arrays, policy_outputs, values, minibatch)
         own = {name: x / self.devices if self.devices > 1 else x for name, x in own.items()}  # means over samples
-        total = total + sum(weight * own[name] for name, weight in network.auxiliary_losses.items())
+        total = total + sum(network.reconstruction_coef * x for x in own.values())
         measured = {**measured, **own}
         return total, ops.xp.stack([measured[name] for name in self.loss_names])
 

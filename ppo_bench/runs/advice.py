@@ -98,7 +98,7 @@ def _is_large(shape: tuple[int, ...]) -> bool:
 def _images_as_numbers(config: Config, network: NetworkSpec) -> Iterator[str]:
     """A line each for what does not see the images in dictionaries as images."""
     as_numbers = f"warning: observations of {config.task.id} have images, which %s takes as numbers without an order"
-    if not network.module.convolves:
+    if not network.convolves:
         has = "network=combined, which has no memory," if network.carry else "network=combined"
         yield f"{as_numbers % 'this network'}: {has} has convolutions for them"
     if config.algorithm.name == "rnd":

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from ppo_bench.algorithms.base import metrics_of
+from ppo_bench.algorithms.ppo import metrics_of
 from ppo_bench.common.errors import FailedRuns, RunInterrupted
 from ppo_bench.common.progress import ProgressDisplay
 from ppo_bench.common.stopping import stop_requests

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ppo_bench.algorithms.base import metrics_of
+from ppo_bench.algorithms.ppo import metrics_of
 from ppo_bench.common.files import SCHEMA_VERSION, write_json
 from ppo_bench.common.progress import print_status
 from ppo_bench.common.rows import Rows

@@ -91,7 +91,7 @@ def _measure_in_worker(config: Config) -> Generator[ComputeLimit, None, None]:
     size = PRODUCT_SIZES[device.type]
     factor = torch.randn((size, size), dtype=layers, device=device)
     rates = [2 * size**3 / seconds(lambda: factor @ factor)]
-    if network.module.convolves:
+    if network.convolves:
         rates.append(flop(forward_and_backward) / seconds(forward_and_backward))
     per_row, per_row_learnt = flop(forward) / rows, flop(forward_and_backward) / rows
     steps = config.ppo.batch_size + config.ppo.num_envs  # includes the values after the last step

@@ -20,7 +20,7 @@ from typing import Any
 
 from hydra.core.config_store import ConfigStore
 
-from ppo_bench.algorithms.base import metrics_of
+from ppo_bench.algorithms.ppo import metrics_of
 from ppo_bench.commands.equivalence.cleanrl import command as cleanrl
 from ppo_bench.commands.equivalence.differences import TOLERANCES, Difference, compare
 from ppo_bench.commands.equivalence.processes import Workers, played
