@@ -166,7 +166,7 @@ def build(trouble: Callable[[], None]) -> Any:
 
 
 class Breaks(gymnasium.Env[Any, Any]):
-    """Meets with `trouble` in the third step, or in the third reset: it is made and reset twice to be tried."""
+    """Meets with `trouble` in the third step, or in the third reset."""
 
     observation_space, action_space = spaces.Box(-1.0, 1.0, (2,), np.float32), spaces.Discrete(2)
     steps = resets = 0
@@ -216,14 +216,9 @@ def test_a_worker_process_that_dies_is_named_and_nothing_hangs(moment: str, monk
 
 def test_an_environment_that_loses_a_connection_of_its_own_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     env = breaking(monkeypatch, lose_its_simulator, "sync")
-    with pytest.raises(RunError, match=r"environment 0 of Breaks-v0: reset raises ConnectionResetError: the simulator"):
+    with pytest.raises(RunError, match=r"Breaks-v0 raises ConnectionResetError: the simulator has gone .*test_env_opt"):
         env.reset([1, 2])
     env.close()
-    env = breaking(monkeypatch, lose_its_simulator, "sync")
-    for one in env._envs._envs.envs:
-        monkeypatch.setattr(one.unwrapped, "close", lose_its_simulator)
-    with pytest.raises(RunError, match=r"environment 0 of Breaks-v0: close raises ConnectionResetError: the simulator"):
-        env.close()
 
 
 class Scored(gymnasium.Wrapper[Any, Any, Any, Any]):

@@ -100,7 +100,6 @@ class VectorEnv(Protocol):
     Optional attributes are:
 
     - `players`: number of consecutive rows that form one game,
-    - `dropped_texts`: names of the parts of observations that are texts and left out,
     - `episode_info`: the entries of the latest step's `info` that `Task.info` names, `[N]` each by name; NaN where an
       environment has no such entry,
     - `same_step`: true for a view of environments with `GraphEnv.same_step`, which only `play`

@@ -14,7 +14,14 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space, iterate
 
-from ppo_bench.common.flattened import FlattenedBox, is_byte_space, is_text, leaf_spaces
+from ppo_bench.common.flattened import (
+    FlattenedBox,
+    can_flatten,
+    is_byte_space,
+    is_text,
+    leaf_spaces,
+    leaf_spaces_by_name,
+)
 
 FlattenFunction = Callable[[Any], Any]
 """A function that flattens arrays `[N, ...]` of one space to `[N, D]`."""
@@ -82,6 +89,24 @@ class RowFlattener:
         scaled, scale = scale_bytes(space)
         rows: list[Any] = [spaces.flatten(scaled, scale(row)) for row in iterate(batch_space(space, 1), select(obs))]
         return np.stack(rows)
+
+
+def flatten_rows(space: Any) -> tuple[FlattenedBox, FlattenFunction] | None:
+    """The flat space of `space` and the function that flattens one observation, as `RowFlattener` does; None if
+    observations are one array already or cannot be flattened."""
+    kept, select = drop_texts(space)
+    if isinstance(kept, spaces.Box) or not can_flatten(kept):
+        return None
+    scaled, scale = scale_bytes(kept)
+    box = FlattenedBox(spaces.flatten_space(scaled), leaf_spaces_by_name(scaled), RowFlattener(space))
+    return box, lambda obs: spaces.flatten(scaled, scale(select(obs)))
+
+
+def dropped_texts(space: Any) -> list[str]:
+    """Names of the texts among the observations that were flattened to `space`."""
+    if not (isinstance(space, FlattenedBox) and isinstance(space.flatten, RowFlattener)):
+        return []
+    return [name for name, part in leaf_spaces_by_name(space.flatten.space).items() if is_text(part)]
 
 
 def drop_texts(space: Any) -> tuple[Any, FlattenFunction]:
