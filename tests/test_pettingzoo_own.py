@@ -232,7 +232,7 @@ def said(capfd: pytest.CaptureFixture[str], tmp_path: Path, *words: str, code: i
     [
         ("Leaving", "", 1, "test/game-v0: b ended before a: environments whose agents come and go are not supported"),
         ("Leaving", "comes:true", 1, "test/game-v0: it has a, b, c, and had a, b: environments whose agents come and"),
-        ("Boxed", "", 2, "PettingZoo cannot make 'test/game-v0': it raises KeyError: 'observation'"),
+        ("Boxed", "", 2, "test/game-v0 on backend=pettingzoo raises KeyError: 'observation'"),
         ("Boxed", "several:true", 2, "test/game-v0: 'action_mask' is for actions that are one integer"),
         ("Masked", "", 1, "test/game-v0, a: its 'action_mask' has 3 entries, and its actions 2 choices"),
         ("Unlike", "", 2, "test/game-v0: a and b have other spaces, and one network is to play both"),
@@ -256,7 +256,7 @@ def test_players_that_one_network_cannot_play_are_refused_by_name(
     [
         (
             ["env=pong_two_players", "env.kwargs={auto_rom_install_path:/nowhere}"],
-            "PettingZoo cannot make 'atari/pong-v3': it raises OSError: rom pong is not installed",
+            "atari/pong-v3 on backend=pettingzoo raises OSError: rom pong is not installed",
         ),
         (
             ["env=atari_two_players", "env.game=pongg-v3"],

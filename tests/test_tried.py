@@ -15,9 +15,9 @@ from tests.refusals import assert_one_line, assert_untrained
 SAYS = {
     "Shape": ": reset returns an observation of shape (3,), its space has (4,)",
     "Parts": ": reset returns an observation of shape (7,), its space has (6,)",
-    "MissingPart": "': it raises AssertionError: ",
-    "NoInfo": "': it raises ValueError: too many values to unpack (expected 2",
-    "Raises": "': it raises KeyError: 'velocity' (",
+    "MissingPart": " on backend=gymnasium raises AssertionError: ",
+    "NoInfo": " on backend=gymnasium raises ValueError: too many values to unpack (expected 2",
+    "Raises": " on backend=gymnasium raises KeyError: 'velocity' (",
 }
 
 

@@ -8,7 +8,7 @@ import importlib.util
 import logging
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -17,8 +17,7 @@ import numpy as np
 from gymnasium import wrappers
 from hydra.utils import instantiate
 
-from ppo_bench.common.classes import import_class
-from ppo_bench.common.errors import ConfigError, RunError, as_run_error, exit_as_error, one_line, require
+from ppo_bench.common.errors import ConfigError, RunError, as_config_error, require
 from ppo_bench.common.values import NOT_HASHED
 from ppo_bench.envs.action_masks import MASK, ActionMasks, find_action_mask, flatten_action_mask
 from ppo_bench.envs.base import DEFAULT_INFO_KEYS, LIBRARIES, MAX_STEPS_PER_GAME, EnvStep, PolicyInput, Task
@@ -137,23 +136,16 @@ def _try_env(task: Task, render_mode: str | None) -> tuple[Any, bool]:
     It is made in this process, where an error has a readable cause; worker processes hide it. Raises `ConfigError` if
     it cannot be made or reset, and `RunError` if it calls `sys.exit`.
     """
-    try:
-        with exit_as_error(task.id), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # those that the training shows
-            env = _make_task_env(task, render_mode)
-            obs, info = env.reset(seed=0)
-            mask = find_action_mask(env, obs, info)
-            if mask is not None:
-                flatten_action_mask(mask, env.action_space)
-            env = _prepare_env(task, env, mask is not None)
-            require_supported_spaces(task, env.observation_space, env.action_space)
-            shape, expected = np.shape(env.reset(seed=0)[0]), env.observation_space.shape
-    except (ConfigError, RunError):
-        raise
-    except Exception as error:  # whatever the environment's own code raises
-        if "mujoco" in str(error).lower():
-            require("mujoco", "mujoco", f"{task.id} on backend=gymnasium")
-        raise ConfigError(str(as_run_error(f"gymnasium cannot make {task.id!r}: it", error))) from error
+    with as_config_error(f"{task.id} on backend=gymnasium"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # those that the training shows
+        env = _make_task_env(task, render_mode)
+        obs, info = env.reset(seed=0)
+        mask = find_action_mask(env, obs, info)
+        if mask is not None:
+            flatten_action_mask(mask, env.action_space)
+        env = _prepare_env(task, env, mask is not None)
+        require_supported_spaces(task, env.observation_space, env.action_space)
+        shape, expected = np.shape(env.reset(seed=0)[0]), env.observation_space.shape
     if shape != expected:
         raise ConfigError(f"{task.id}: reset returns an observation of shape {shape}, its space has {expected}")
     return env, mask is not None
@@ -256,17 +248,11 @@ def _register(task: Task) -> None:
 def _apply_wrappers(task: Task, env: Any) -> Any:
     """`env` inside the wrappers of `task.wrappers`. Raises `ConfigError` if one cannot be built."""
     for wrapper in task.wrappers:
-        if not isinstance(wrapper, Mapping) or "_target_" not in wrapper:
+        env = instantiate(wrapper, env, _convert_="all")
+        if not isinstance(env, gymnasium.Wrapper):
+            raise ConfigError(f"env.wrappers: {wrapper} is no gymnasium.Wrapper: write {{_target_: module.Class, ...}}")
+        if own := NORMALIZERS.get(type(env).__name__):
             raise ConfigError(
-                f"env.wrappers: {wrapper} names no class that can be imported: "
-                "write {_target_: package.Class, key: value}"
+                f"env.wrappers: {type(env).__name__} has statistics that checkpoints lack: use {own}=true"
             )
-        arguments = dict(wrapper)
-        cls = import_class("env.wrappers: _target_", arguments.pop("_target_"), gymnasium.Wrapper)
-        if own := NORMALIZERS.get(cls.__name__):
-            raise ConfigError(f"env.wrappers: {cls.__name__} has statistics that checkpoints lack: use {own}=true")
-        try:
-            env = cls(env, **instantiate(arguments, _convert_="all"))
-        except Exception as error:  # building whatever was named
-            raise ConfigError(f"env.wrappers: {dict(wrapper)} cannot be built: {one_line(error)}") from error
     return env

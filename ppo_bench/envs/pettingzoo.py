@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ppo_bench.common.errors import ConfigError, RunError, as_run_error, exit_as_error, nearest, require
+from ppo_bench.common.errors import ConfigError, as_config_error, nearest, require
 from ppo_bench.common.values import NOT_HASHED
 from ppo_bench.envs.atari_players import AtariPlayers, require_atari, roms
-from ppo_bench.envs.base import LIBRARIES, EnvStep, PolicyInput, Task, require_no_info
+from ppo_bench.envs.base import LIBRARIES, EnvStep, PolicyInput, Task
 from ppo_bench.envs.pettingzoo_game import Game
 from ppo_bench.envs.spaces import require_supported_spaces
 from ppo_bench.envs.turns import get_num_games, require_players
@@ -50,7 +50,6 @@ class PettingZooEnv:
 
     def __init__(self, task: Task, vectorization: str) -> None:
         task.require_no_wrappers("pettingzoo")
-        require_no_info(task, "pettingzoo")
         build = functools.partial(_make_game, task)
         game = build()
         self.players = len(game.agents)
@@ -120,20 +119,15 @@ def _make_game(task: Task) -> Game:
 
     os.environ["SDL_AUDIODRIVER"] = "dummy"  # PettingZoo asks for sound as it is imported
     module, _, env_id = task.id.rpartition(":")
-    try:
-        with exit_as_error(env_id):
-            if module:
-                importlib.import_module(module)
-            arguments = _arguments(task, env_id, {**pettingzoo.aec_registry, **pettingzoo.parallel_registry})
-            if env_id not in pettingzoo.parallel_registry:
-                game = turn_based_aec_to_parallel(pettingzoo.make("aec", env_id, **arguments))
-                return Game(env_id, game, takes_turns=True)
-            env = pettingzoo.make("parallel", env_id, **arguments)
-            return Game(env_id, AtariPlayers(env, task.atari) if task.atari else env, takes_turns=False)
-    except (ConfigError, RunError):
-        raise
-    except Exception as error:  # whatever the environment's own code raises
-        raise ConfigError(str(as_run_error(f"PettingZoo cannot make {env_id!r}: it", error))) from error
+    with as_config_error(f"{env_id} on backend=pettingzoo"):
+        if module:
+            importlib.import_module(module)
+        arguments = _arguments(task, env_id, {**pettingzoo.aec_registry, **pettingzoo.parallel_registry})
+        if env_id not in pettingzoo.parallel_registry:
+            game = turn_based_aec_to_parallel(pettingzoo.make("aec", env_id, **arguments))
+            return Game(env_id, game, takes_turns=True)
+        env = pettingzoo.make("parallel", env_id, **arguments)
+        return Game(env_id, AtariPlayers(env, task.atari) if task.atari else env, takes_turns=False)
 
 
 def _arguments(task: Task, env_id: str, known: Mapping[str, Any]) -> dict[str, Any]:
