@@ -12,7 +12,7 @@ from gymnasium.vector.utils import batch_space
 
 from ppo_bench.common.errors import ConfigError, RunError
 from ppo_bench.envs.action_masks import MASK, flatten_action_mask
-from ppo_bench.envs.observation_flattening import FlattenFunction, flatten_rows
+from ppo_bench.envs.observation_flattening import row_flattener
 
 AGENTS_CHANGE = "environments whose agents come and go are not supported"
 
@@ -36,8 +36,8 @@ class Game(gymnasium.Env):
         self._masks_in_obs = isinstance(own, spaces.Dict) and MASK in own.spaces
         if self._masks_in_obs:
             own = own["observation"]
-        flat: tuple[Any, FlattenFunction] = flatten_rows(own) or (own, lambda obs: obs)
-        self.player_observation_space, self._flatten = flat
+        self._flattener = row_flattener(own)
+        self.player_observation_space = self._flattener.box if self._flattener else own
         self._seeds = np.random.default_rng()
         _, infos = env.reset(seed=0)
         self.masks_actions = self._masks_in_obs or any(MASK in info for info in infos.values())
@@ -96,7 +96,9 @@ class Game(gymnasium.Env):
             flags = [self._mask(agent, masks.get(agent, {})) for agent in self.agents]
             observed["action_mask"] = np.stack(flags) | ~policy_mask[:, None]
         own = [obs[agent]["observation"] if self._masks_in_obs else obs[agent] for agent in self.agents]
-        return observed | {"obs": np.stack([self._flatten(part) for part in own])}
+        if self._flattener:
+            own = [self._flattener.flatten(part) for part in own]
+        return observed | {"obs": np.stack(own)}
 
     def _mask(self, agent: str, info: Mapping[str, Any]) -> np.ndarray:
         """A player's mask of legal choices; in turns, `infos` may have that of the player to move alone."""
