@@ -1,4 +1,4 @@
-"""Broken environments and wrappers, one for each kind of fault, as a user might write them."""
+"""Broken environments, one for each kind of fault, as a user might write them."""
 
 from __future__ import annotations
 
@@ -35,29 +35,6 @@ class Sound(gymnasium.Env[Any, Any]):
 class Shape(Sound):
     def obs(self) -> Any:
         return np.zeros(3, np.float32)
-
-
-class Type(Sound):
-    def obs(self) -> Any:
-        return np.zeros(4)
-
-
-class OldApi(Sound):
-    def step(self, action: Any) -> Any:
-        obs, reward, terminated, _, info = super().step(action)
-        return obs, reward, terminated, info
-
-
-class NotANumber(Sound):
-    def obs(self) -> Any:
-        return np.full(4, np.nan, np.float32)
-
-
-class TooLarge(Sound):
-    observation_space = spaces.Box(-np.inf, np.inf, (4,), np.float64)  # type: ignore[arg-type]
-
-    def obs(self) -> Any:
-        return np.full(4, 1e39)
 
 
 class BreaksLater(Sound):
@@ -105,19 +82,13 @@ class LargeIntegers(Sound):
         return self.np_random.integers(0, 2**40, 4)
 
 
-class RewardArray(Sound):
-    def step(self, action: Any) -> Any:
-        obs, _, *rest = super().step(action)
-        return obs, np.ones(1), *rest
-
-
 class NoInfo(Sound):
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         return super().reset(seed=seed)[0]
 
 
 class Raises(Sound):
-    def step(self, action: Any) -> Any:
+    def obs(self) -> Any:
         raise KeyError("velocity")
 
 
@@ -145,53 +116,6 @@ class Parts(Sound):
 class MissingPart(Parts):
     def obs(self) -> Any:
         return {"a": super().obs()["a"]}
-
-
-class Repair(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """A wrapper that gives the observations of `Type` their declared type."""
-
-    def reset(self, **how: Any) -> Any:
-        obs, info = super().reset(**how)
-        return obs.astype(np.float32), info
-
-    def step(self, action: Any) -> Any:
-        obs, *rest = super().step(action)
-        return obs.astype(np.float32), *rest
-
-
-class Changed(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """A wrapper that replaces the values of a step, by their positions."""
-
-    changes: dict[int, Any] = {}  # noqa: RUF012
-
-    def step(self, action: Any) -> Any:
-        given = super().step(action)
-        return tuple(self.changes.get(i, value) for i, value in enumerate(given))
-
-
-class WrapsReward(Changed):
-    changes = {1: np.ones(1)}  # noqa: RUF012
-
-
-class WrapsInfo(Changed):
-    changes = {4: None}  # noqa: RUF012
-
-
-class WrapsFlag(Changed):
-    changes = {2: None}  # noqa: RUF012
-
-
-class WrapsShape(Changed):
-    changes = {0: np.zeros(3, np.float32)}  # noqa: RUF012
-
-
-class WrapsType(Changed):
-    changes = {0: np.zeros(4)}  # noqa: RUF012
-
-
-class WrapsOldApi(Changed):
-    def step(self, action: Any) -> Any:
-        return super().step(action)[:4]
 
 
 class Fails(Sound):
@@ -224,16 +148,11 @@ class Fails(Sound):
 
 KINDS = (
     Fails,
-    TooLarge,
     Vast,
     Parts,
     MissingPart,
     Sound,
     Shape,
-    Type,
-    OldApi,
-    NotANumber,
-    RewardArray,
     NoInfo,
     Raises,
     RaisesInRank1,

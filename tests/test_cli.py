@@ -105,9 +105,9 @@ WRONG_WHEN_TRIED = {
     "device=cuda:64": "device=cuda:64: PyTorch sees ",
     "precision=tf32 device=cpu": "precision=tf32 needs a GPU that has it",
     "backend=envpool env.id=CartPol-v1": "EnvPool has no environment 'CartPol-v1'; did you mean CartPole-v1",
-    "env.id=Nothing-v0 backend=gymnasium": "gymnasium cannot make 'Nothing-v0'",
-    "env.id=CartPole-v99 backend=gymnasium": "gymnasium cannot make 'CartPole-v99'",
-    "env.id=nowhere:Env-v0 backend=gymnasium": "gymnasium cannot make 'nowhere:Env-v0'",
+    "env.id=Nothing-v0 backend=gymnasium": "Nothing-v0 on backend=gymnasium raises NameNotFound: ",
+    "env.id=CartPole-v99 backend=gymnasium": "CartPole-v99 on backend=gymnasium raises VersionNotFound: ",
+    "env.id=nowhere:Env-v0 backend=gymnasium": "nowhere:Env-v0 on backend=gymnasium raises ModuleNotFoundError: ",
     "env.id=ConnectFour-v1 backend=envpool": "is a game of 2 players; set env.players=2",
 }
 

@@ -54,7 +54,6 @@ PROGRAMS = [
     ("jax_xla", "device", NORMALIZED),
     ("torch_eager", "device", NORMALIZED),
     ("jax_xla", "device", [*RND, "network=gru", "ppo.num_envs=8", "ppo.num_steps=64"]),
-    ("jax_xla", "envpool_xla", ["env=hopper", "ppo.num_envs=2", "ppo.num_steps=256"]),
 ]
 
 

@@ -122,9 +122,7 @@ def test_a_wrapper_may_add_masks() -> None:
     np.testing.assert_array_equal([step.episode_over for step in steps], [step.terminated for step in steps])
     assert np.any([step.terminated for step in steps])
     env.close()
-    with pytest.raises(
-        ConfigError, match=r"CartPole-v1 in its wrappers: its 'action_mask' has 3 entries, and its actions 2 choices"
-    ):
+    with pytest.raises(ConfigError, match=r"its 'action_mask' has 3 entries, and its actions 2 choices"):
         made(3)
 
 
@@ -183,10 +181,11 @@ def test_masks_are_heeded_wherever_they_are(backend: str, places: str, doors: Ta
 
 
 def test_a_mask_that_reset_lacks_is_refused(doors: Task) -> None:
-    message = refusal(BACKENDS["gymnasium-sync"], replace(doors, kwargs={"places": "info step"}))
-    assert (
-        message == "Doors-v0: info['action_mask'] comes with a step and is missing from reset: return it from reset too"
-    )
+    env = BACKENDS["gymnasium-sync"](replace(doors, kwargs={"places": "info step"}))
+    env.reset([1, 2])
+    with pytest.raises(RunError, match=r"info\['action_mask'\] of a step is missing from reset"):
+        env.step(np.array([0, 0]))
+    env.close()
 
 
 @pytest.mark.parametrize("places", ["info", "method", "observation"])
@@ -207,7 +206,4 @@ def test_a_mask_whose_width_changes_fails_in_one_line(places: str, width: int, d
 def test_a_mask_for_actions_of_floats_is_refused() -> None:
     wrapper = {"_target_": "tests.test_env_masks.Masked", "places": 2}
     message = refusal(BACKENDS["gymnasium-sync"], Task("pendulum", "Pendulum-v1", 1, wrappers=(wrapper,)))
-    assert (
-        message
-        == "Pendulum-v1 in its wrappers: 'action_mask' is for actions that are choices, and its actions are floats"
-    )
+    assert "'action_mask' is for actions that are choices, and its actions are floats" in message

@@ -165,31 +165,6 @@ def test_a_decision_of_numbers_has_densities_of_what_the_policy_chose(tmp_path: 
     assert (np.abs(decision.chosen) > 2.0).any()
 
 
-class FromFive(gymnasium.Env[np.ndarray, np.int64]):
-    """An environment whose choices are 5, 6 and 7."""
-
-    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
-    action_space = gymnasium.spaces.Discrete(3, start=5)
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
-        super().reset(seed=seed)
-        return np.zeros(2, np.float32), {}
-
-    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        assert action in self.action_space
-        return np.zeros(2, np.float32), 1.0, bool(self.np_random.random() < 0.1), False, {}
-
-
-gymnasium.register("FromFive-v0", "tests.test_interface:FromFive")
-
-
-def test_actions_are_those_of_the_callers_environment(tmp_path: Path) -> None:
-    (folder,) = ppo_bench.train([*WORDS, "env.id=FromFive-v0", f"outputs={tmp_path}"])
-    trained = ppo_bench.load(folder, greedy=False)
-    assert trained.action_space == FromFive.action_space
-    assert set(trained.act(np.zeros((100, 2), np.float32)).tolist()) == {5, 6, 7}
-
-
 @pytest.mark.parametrize(
     ("env_id", "words"),
     [

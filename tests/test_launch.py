@@ -53,7 +53,7 @@ WRONG = {
     "ppo.gama=0.9": "unknown key ppo.gama; did you mean gamma?",
     "name=a outputs=a,b": "outputs=a,b: one submission has one folder of outputs",
     "--now": "--now",
-    "seed=1,2 env.id=Nothing-v0": "gymnasium cannot make 'Nothing-v0'",
+    "seed=1,2 env.id=Nothing-v0": "Nothing-v0 on backend=gymnasium raises NameNotFound: ",
 }
 
 

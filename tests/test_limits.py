@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ppo_bench.envs import envpool_options
+from ppo_bench.envs import envpool
 from ppo_bench.envs.base import Atari, EnvStep, Task, VectorEnv
 from ppo_bench.envs.envpool import EnvPoolBackend
 from ppo_bench.envs.envpool_xla import EnvPoolXlaBackend
@@ -31,7 +31,7 @@ def played(env: VectorEnv, num_steps: int) -> EnvStep:
 def test_a_game_that_is_lost_in_the_very_step_of_the_limit_is_lost(
     backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(envpool_options, "ATARI_TASK_OPTIONS", set())  # the limit is the task's otherwise
+    monkeypatch.setattr(envpool, "ATARI_TASK_OPTIONS", set())  # the limit is the task's otherwise
     free = played(breakout("envpool", 27_000), 200)
     lost = int(np.flatnonzero(free.episode_over[:, 0])[0])
     resets = int((free.terminated[:lost, 0]).sum())  # of lost lives, which are no steps of the game

@@ -18,10 +18,9 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.device import MINATAR, DeviceBackend
-from ppo_bench.envs.distribution import random_episodes
 from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.envs.jax.host import JaxVectorEnv
-from ppo_bench.envs.jax.minatar import MinAtar
+from ppo_bench.envs.jax.pgx_games import MinAtar
 from ppo_bench.envs.random_play import random_actions
 from ppo_bench.networks.spec import Auto, MinAtarCnn, Mlp
 from tests.training import rows
@@ -112,11 +111,9 @@ def test_auto_takes_minatars_network_for_images_of_bool_alone() -> None:
 
 
 def test_breakout_is_learnt(tmp_path: Path) -> None:
-    """Six times the return of random play within 130,000 steps."""
+    """Six times the return of random play, 0.4, within 130,000 steps."""
     arguments = ["env=minatar_breakout", "total_timesteps=131_072", "ppo.num_steps=32", f"outputs={tmp_path}"]
     assert exit_code(main, arguments) == 0
     config = load_config(arguments)
     returns = [row["return"] for row in rows(config.run_folder, "episodes")]
-    random = random_episodes(config.backend.make(Task("breakout", "minatar-breakout", 32)), 320, seed=1).returns.mean()
-    assert 0.2 < random < 0.8
-    assert np.mean(returns[-300:]) > 6 * random
+    assert np.mean(returns[-300:]) > 2.4

@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from ppo_bench.envs.base import Task
-from ppo_bench.envs.envpool_options import validate_options
+from ppo_bench.envs.envpool import pool_options
 
 ROBOTS = {"Hopper-v4": 1, "Walker2d-v4": 1, "HalfCheetah-v4": 1, "InvertedPendulum-v4": 0, "Swimmer-v4": 2, "Ant-v4": 2}
 ROBOTS |= {"Humanoid-v4": 2, "HumanoidStandup-v4": 2}
@@ -28,7 +28,7 @@ def pool_of(env_id: str, num_envs: int) -> Any:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        options = validate_options(envpool, Task("robot", env_id, num_envs))
+        options = pool_options(Task("robot", env_id, num_envs))
         return envpool.make_gymnasium(env_id, num_envs=num_envs, seed=1, **options)
 
 

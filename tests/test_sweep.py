@@ -59,7 +59,7 @@ def test_a_sweep_runs_every_job_once_and_starts_nothing_when_it_is_run_again(
         (["seed=range(1,3)", "env=cartpole,nothing"], "env/nothing"),
         (["seed=1,2", "ppo.gama=0.9"], "did you mean gamma?"),
         (["seed=range(1"], "range(1"),
-        (["env.id=CartPole-v1,Nothing-v0"], "gymnasium cannot make 'Nothing-v0'"),
+        (["env.id=CartPole-v1,Nothing-v0"], "Nothing-v0 on backend=gymnasium raises NameNotFound: "),
     ],
     ids=str,
 )

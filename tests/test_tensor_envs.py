@@ -228,7 +228,7 @@ def test_a_time_limit_without_a_final_observation_is_refused() -> None:
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (["env.id=tests.tensor_envs:text"], "lacks num_envs"),
+        (["env.id=tests.tensor_envs:text"], "no attribute 'num_envs'"),
         (["env.id=tests.tensor_envs:fewer"], "num_envs=8"),
         (["env.id=tests.tensor_envs:nothing"], "module:factory"),
         (["env.id=tests.tensor_envs"], "module:factory"),
@@ -247,7 +247,7 @@ def test_a_wrong_configuration_is_one_line(words: list[str], named: str, capfd: 
 
 
 @pytest.mark.parametrize(
-    ("obs", "named"), [(np.zeros((4, 4), np.float32), "ndarray"), (torch.zeros(4, 3), "shape [4, 3], not [4, 4]")]
+    ("obs", "named"), [(np.zeros((4, 4), np.float32), "ndarray"), (torch.zeros(4, 3), "[4, 3], not a tensor [4, 4]")]
 )
 def test_observations_of_another_kind_are_refused(obs: Any, named: str) -> None:
     class Wrong(Poles):

@@ -14,7 +14,7 @@ from ppo_bench.common.flattened import is_byte_space
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.envpool import EnvPoolEnv
 from ppo_bench.envs.envpool_xla import EnvPoolXlaBackend
-from ppo_bench.envs.observation_flattening import ObservationFlattener, declare_categories, scale_bytes
+from ppo_bench.envs.observation_flattening import ObservationFlattener, RowFlattener, declare_categories
 from ppo_bench.networks.spec import Mlp
 
 SPACES = {
@@ -62,39 +62,44 @@ def test_what_has_no_place_in_a_vector_is_left_for_others_to_refuse() -> None:
     assert ObservationFlattener(space).space is space
 
 
+def flattened(parts: dict[str, Any], obs: dict[str, Any]) -> tuple[Any, np.ndarray]:
+    """The space of an observation's vector, and the vector; a batch of one observation has the same."""
+    flattener = RowFlattener(spaces.Dict(parts))
+    vector: np.ndarray = flattener.flatten(obs)
+    assert flattener.box.contains(vector.astype(flattener.box.dtype))
+    return flattener.box, vector
+
+
 def test_bytes_beside_other_parts_are_scaled_and_bytes_alone_are_left_to_the_network() -> None:
     pixels, flags = spaces.Box(0, 255, (2,), np.uint8), spaces.Box(0, 1, (2,), np.uint8)
-    mixed = spaces.Dict({"p": pixels, "t": spaces.Tuple((spaces.Discrete(2), flags))})
-    scaled, scale = scale_bytes(mixed)
+    several = spaces.Tuple((spaces.Discrete(2), flags))
     obs = {"p": np.array([51, 255], np.uint8), "t": (1, np.array([0, 1], np.uint8))}
-    flat: Any = spaces.flatten(scaled, scale(obs))
-    assert_allclose(flat, [0.2, 1.0, 0.0, 1.0, 0.0, 1.0], rtol=1e-7)
-    assert scaled.contains(scale(obs))
-    of_bytes, scale = scale_bytes(spaces.Dict({"f": flags, "p": pixels}))
-    flat = spaces.flatten(of_bytes, scale({"f": np.array([0, 1], np.uint8), "p": np.array([51, 255], np.uint8)}))
-    assert_allclose(flat, [0.0, 1.0, 0.2, 1.0], rtol=1e-7)
-    alone = spaces.Dict({"p": pixels, "q": pixels})
-    assert scale_bytes(alone)[0] == alone
+    _, vector = flattened({"p": pixels, "t": several}, obs)
+    assert_allclose(vector, [0.2, 1.0, 0.0, 1.0, 0.0, 1.0], rtol=1e-7)
+    obs = {"f": np.array([0, 1], np.uint8), "p": np.array([51, 255], np.uint8)}
+    assert_allclose(flattened({"f": flags, "p": pixels}, obs)[1], [0.0, 1.0, 0.2, 1.0], rtol=1e-7)
+    box, vector = flattened({"p": pixels, "q": pixels}, {"p": obs["p"], "q": obs["p"]})
+    assert_array_equal(vector, [51, 255, 51, 255])
+    assert is_byte_space(box)
 
 
 def test_bytes_of_lower_bounds_are_numbers_like_others() -> None:
     counts, flags, pixels = (spaces.Box(0, high, (2,), np.uint8) for high in (64, 1, 255))
     assert [is_byte_space(space) for space in (counts, flags, pixels)] == [False, False, True]
     assert [Mlp([8], "tanh").build(space, spaces.Discrete(2)).uint8 for space in (counts, pixels)] == [False, True]
-    scaled, scale = scale_bytes(spaces.Dict({"c": counts, "p": pixels}))
-    flat: Any = spaces.flatten(scaled, scale({"c": np.array([3, 64], np.uint8), "p": np.array([51, 255], np.uint8)}))
-    assert_allclose(flat, [3.0, 64.0, 0.2, 1.0], rtol=1e-7)
+    obs = {"c": np.array([3, 64], np.uint8), "p": np.array([51, 255], np.uint8)}
+    assert_allclose(flattened({"c": counts, "p": pixels}, obs)[1], [3.0, 64.0, 0.2, 1.0], rtol=1e-7)
 
 
 def test_grey_images_get_an_axis_for_their_channel_and_other_matrices_do_not() -> None:
     grey, matrix = spaces.Box(0, 255, (40, 50), np.uint8), spaces.Box(0, 1, (40, 50), np.float32)
     image = np.full((40, 50), 51, np.uint8)
-    scaled, scale = scale_bytes(spaces.Dict({"g": grey, "m": matrix}))
-    assert [scaled[name].shape for name in "gm"] == [(40, 50, 1), (40, 50)]
-    assert_allclose(scale({"g": image, "m": image})["g"], np.full((40, 50, 1), 0.2), rtol=1e-6)
-    alone, scale = scale_bytes(spaces.Dict({"g": grey}))
-    assert alone["g"] == spaces.Box(0, 255, (40, 50, 1), np.uint8)
-    assert_array_equal(scale({"g": image})["g"], image[..., None])
+    box, vector = flattened({"g": grey, "m": matrix}, {"g": image, "m": np.zeros((40, 50), np.float32)})
+    assert [array.shape for array in box.arrays] == [(40, 50, 1), (40, 50)]
+    assert_allclose(vector[:2000], 0.2, rtol=1e-6)
+    box, vector = flattened({"g": grey}, {"g": image})
+    assert (box.dtype, box.arrays[0].shape) == (np.uint8, (40, 50, 1))
+    assert_array_equal(vector, 51)
 
 
 def test_a_cell_of_minigrid_by_hand() -> None:

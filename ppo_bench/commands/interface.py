@@ -6,7 +6,6 @@ import json
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,6 @@ from ppo_bench.configuration.compose import of_hydra, search_path
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import PolicyInput
-from ppo_bench.envs.gymnasium import first_action
 from ppo_bench.envs.host import to_vector_env
 from ppo_bench.envs.observation_selection import make_env
 from ppo_bench.mathematics.arrays import Tree
@@ -92,7 +90,7 @@ class Trained:
         env = to_vector_env(make_env(config.backend, config.task.with_num_envs(1)))
         try:
             self.observation_space: Any = env.observation_space
-            self.action_space: Any = getattr(env, "own_action_space", env.action_space)
+            self.action_space: Any = env.action_space
             self._agent: Agent = load_agent(config, checkpoint.load_named(path), env, greedy, seed)
         finally:
             env.close()
@@ -134,7 +132,7 @@ class Trained:
             self._step, PolicyInput(obs, action_mask=action_mask), episode_start, self._carry
         )
         self._step += 1
-        return replace(decision, actions=decision.actions + first_action(self.action_space))
+        return decision
 
     def _flattened(self, obs: Any) -> np.ndarray:
         """`obs` as one array; the vectors of observations that the environments flatten."""

@@ -79,6 +79,18 @@ def exit_as_error(what: str) -> Iterator[None]:
         raise as_run_error(what, error) from error
 
 
+@contextmanager
+def as_config_error(what: str) -> Iterator[None]:
+    """A context in which what `what`, the code of a user, raises is a `ConfigError`, and `sys.exit` a `RunError`."""
+    try:
+        with exit_as_error(what):
+            yield
+    except (ConfigError, RunError):
+        raise
+    except Exception as error:
+        raise ConfigError(str(as_run_error(what, error))) from error
+
+
 def nearest(word: str, known: Iterable[str]) -> list[str]:
     """Up to three of the `known` words that are similar to `word`, the most similar first, ignoring case."""
     by_lower = {name.lower(): name for name in known}

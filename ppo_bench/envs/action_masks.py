@@ -8,7 +8,6 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.spaces import get_num_choices
 
 MASK = "action_mask"
@@ -51,11 +50,6 @@ class ActionMasks(gymnasium.Wrapper[Any, Any, Any, Any]):
         return obs[self._keys[0]] if len(self._keys) == 1 else {key: obs[key] for key in self._keys}
 
 
-def add_action_masks(env: Any, in_info: bool) -> Any:
-    """`env` with its mask in `info`; `in_info` says that it puts one there itself."""
-    return ActionMasks(env) if in_info or _is_mask_observed(env) or _has_mask_method(env) else env
-
-
 def find_action_mask(env: Any, obs: Any, info: dict[str, Any]) -> Any:
     """The mask that `env` gives: in `info`, else in the observation, else by its method; None if it gives none."""
     if MASK in info:
@@ -75,26 +69,6 @@ def flatten_action_mask(mask: Any, action_space: Any) -> np.ndarray:
     if len(flags) != choices:
         raise ValueError(f"its {MASK!r} has {len(flags)} entries, and its actions {choices} choices")
     return flags.astype(bool)
-
-
-def masks_actions(env_id: str, env: Any) -> bool:
-    """Whether `env` gives masks, by a reset and a step. Raises `ConfigError` if they do not fit or reset lacks them."""
-    _, info = env.reset(seed=0)
-    if MASK in info:
-        try:
-            flatten_action_mask(info[MASK], env.action_space)
-        except ValueError as error:
-            raise ConfigError(f"{env_id}: {error}") from error
-        return True
-    env.action_space.seed(0)
-    if MASK in env.step(env.action_space.sample())[4]:
-        raise ConfigError(f"{env_id}: {missing_mask_message('info')}")
-    return False
-
-
-def missing_mask_message(info: str) -> str:
-    """A message about a mask that `info` of a step has and that of the reset before lacks."""
-    return f"{info}[{MASK!r}] comes with a step and is missing from reset: return it from reset too"
 
 
 def _is_mask_observed(env: Any) -> bool:

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import gymnasium
 
 
-DEVICES = "devices"
-"""The mesh axis by which a JAX program knows the devices that share it."""
 LIBRARIES = ("jax", "torch")
 """Array libraries of the frameworks."""
 DEFAULT_INFO_KEYS = {"is_success"}
@@ -100,7 +98,6 @@ class VectorEnv(Protocol):
     Optional attributes are:
 
     - `players`: number of consecutive rows that form one game,
-    - `dropped_texts`: names of the parts of observations that are texts and left out,
     - `episode_info`: the entries of the latest step's `info` that `Task.info` names, `[N]` each by name; NaN where an
       environment has no such entry,
     - `same_step`: true for a view of environments with `GraphEnv.same_step`, which only `play`
@@ -245,15 +242,18 @@ class Task:
         """A copy with `num_envs` environments, rounded up to whole games, for one device."""
         return replace(self, num_envs=-(-num_envs // self.players) * self.players, devices=1)
 
-    def require_no_wrappers(self, backend: str, kwargs_too: bool = False) -> None:
+    def require_no_wrappers(self, backend: str, kwargs_too: bool = False, info_too: bool = True) -> None:
         """Raise `ConfigError` if the task has wrappers or Baselines' resets, which `backend` does not support.
 
-        With `kwargs_too`, also if the task has constructor arguments.
+        With `kwargs_too`, also if it has constructor arguments; with `info_too`, if it records `info` entries other
+        than the default one.
         """
         if self.wrappers:
             raise ConfigError(f"env.wrappers: backend={backend} has none; use backend=gymnasium")
         if kwargs_too and self.kwargs:
             raise ConfigError(f"env.kwargs: the environments of backend={backend} take none; use backend=gymnasium")
+        if info_too and set(self.info) - DEFAULT_INFO_KEYS:
+            raise ConfigError(f"env.info: backend={backend} tells none; use backend=gymnasium or backend=envpool")
         if self.atari and self.atari.baselines:
             raise ConfigError(
                 f"env.atari.baselines: backend={backend} has resets of its own; "
@@ -278,9 +278,3 @@ class Backend(Protocol):
 
     def make(self, task: Task) -> VectorEnv | GraphEnv:
         """The environments of `task`."""
-
-
-def require_no_info(task: Task, backend: str) -> None:
-    """Raise `ConfigError` if the task records `info` entries other than the default one, which `backend` cannot do."""
-    if set(task.info) - DEFAULT_INFO_KEYS:
-        raise ConfigError(f"env.info: backend={backend} tells none; use backend=gymnasium or backend=envpool")

@@ -7,7 +7,7 @@ once in 2^N episodes. The rules are written once, for gymnasium and for environm
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import gymnasium
 import numpy as np
@@ -71,37 +71,20 @@ class DeepSea(PortableDynamics):
         cell = xp.where(state.row < size, state.row * size + state.column, -1)
         return xp.asarray(cell[:, None] == self._cells, dtype=xp.float32)
 
-
-class DeepSeaEnv(gymnasium.Env[np.ndarray, np.int64]):
-    """The task as a gymnasium environment."""
-
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 4}  # noqa: RUF012 (gymnasium's)
-
-    def __init__(self, size: int, render_mode: str | None = None) -> None:
-        self._dynamics, self._size = DeepSea(size), size
-        self.observation_space, self.action_space = self._dynamics.observation_space, self._dynamics.action_space
-        self.render_mode = render_mode
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
-        """See `gymnasium.Env.reset`; every episode begins at the top left."""
-        super().reset(seed=seed)
-        self._diver = Diver(np.zeros(1, int), np.zeros(1, int))
-        return self._dynamics.observe(self._diver)[0], {}
-
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
-        """See `gymnasium.Env.step`."""
-        self._diver, rewards, over = self._dynamics.step(self._diver, np.asarray(action)[None])
-        return self._dynamics.observe(self._diver)[0], float(rewards[0]), bool(over[0]), False, {}
-
-    def render(self) -> np.ndarray:
+    def draw(self, state: Diver) -> np.ndarray:
         """An image `[8 N, 8 N, 3]` uint8 of the sea: the diver orange, the treasure green."""
         cells = np.full((self._size, self._size, 3), (31, 119, 180), np.uint8)
         cells[-1, -1] = (44, 160, 44)
-        row, column = (int(part[0]) for part in self._diver)
+        row, column = (int(part[0]) for part in state)
         if row < self._size:
             cells[row, column] = (255, 127, 14)
         return np.kron(cells, np.ones((8, 8, 1), np.uint8))
 
 
 for _size in SIZES:
-    gymnasium.register(f"DeepSea{_size}-v0", f"{__name__}:DeepSeaEnv", max_episode_steps=_size, kwargs={"size": _size})
+    gymnasium.register(
+        f"DeepSea{_size}-v0",
+        "ppo_bench.envs.dynamics.gymnasium_env:DynamicsGymnasiumEnv",
+        max_episode_steps=_size,
+        kwargs={"dynamics": DeepSea(_size)},
+    )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from ppo_bench.common.classes import import_class
-from ppo_bench.common.errors import ConfigError, RunError, exit_as_error, one_line, require
+from ppo_bench.common.errors import ConfigError, as_config_error, require
 from ppo_bench.common.gpu_memory import share_gpu_memory
-from ppo_bench.envs.base import LIBRARIES, Task, require_no_info
+from ppo_bench.envs.base import LIBRARIES, Task
 from ppo_bench.envs.turns import require_players
 
 if TYPE_CHECKING:
@@ -25,9 +24,6 @@ DYNAMICS = {
     "ProofOfMemory-v0": "ppo_bench.envs.proof_of_memory.ProofOfMemory",
 }
 """Path of the `Dynamics` class of each id; the id `module:Class` names one of the user's own."""
-
-DYNAMICS_ATTRIBUTES = ("time_limit", "num_words", "observation_space", "action_space", "reset", "step", "observe")
-"""Names of the attributes that every `Dynamics` has."""
 
 GYMNAX_METHODS = ("reset_env", "step_env")
 """Methods by which a class with gymnax's interface is known; it also needs `default_params` and the two spaces."""
@@ -69,7 +65,6 @@ class DeviceBackend:
     def make(self, task: Task) -> DynamicsEnv:
         """The environments of `task`. Raises `ConfigError` if its id is unknown or a package is missing."""
         task.require_no_wrappers("device", kwargs_too=":" not in task.id)
-        require_no_info(task, "device")
         known = (*DYNAMICS, *DEEP_SEA, *MINATAR, *GAMES, *BRAX)
         if task.id not in known and ":" not in task.id:
             choices = [*DYNAMICS, f"{DEEP_SEA[0]} to {DEEP_SEA[-1]}", *MINATAR, *GAMES, *BRAX]
@@ -81,25 +76,28 @@ class DeviceBackend:
         if self.libraries(task.id) == ("jax",):
             require("jax", "jax", f"{task.id} on backend=device")
             share_gpu_memory()  # first, since constructors of dynamics may compute on the GPU
+        for ids, package, extra in (((*MINATAR, *GAMES), "pgx", "minatar"), (BRAX, "brax", "brax")):
+            if task.id in ids:
+                require(package, extra, f"{task.id} on backend=device")
         if task.id in GAMES:
-            require("pgx", "minatar", f"{task.id} on backend=device")
-            from ppo_bench.envs.jax.games import JaxGames
+            from ppo_bench.envs.jax.pgx_games import JaxGames
 
             return JaxGames(task)
         require_players(task, 1)
         from ppo_bench.envs.dynamics.env import DynamicsEnv
 
-        return DynamicsEnv(_dynamics(task.id, task.kwargs or {}), task.num_envs)
+        if task.id in known:
+            return DynamicsEnv(_dynamics(task.id), task.num_envs)
+        with as_config_error(f"{task.id} on backend=device"):
+            return DynamicsEnv(_own_dynamics(task), task.num_envs)
 
 
-def _dynamics(env_id: str, kwargs: Mapping[str, Any]) -> Dynamics:
+def _dynamics(env_id: str) -> Dynamics:
     if env_id in MINATAR:
-        require("pgx", "minatar", f"{env_id} on backend=device")
-        from ppo_bench.envs.jax.minatar import MinAtar
+        from ppo_bench.envs.jax.pgx_games import MinAtar
 
         return MinAtar(env_id)
     if env_id in BRAX:
-        require("brax", "brax", f"{env_id} on backend=device")
         from ppo_bench.envs.jax.brax import Brax
 
         return Brax(env_id)
@@ -107,32 +105,17 @@ def _dynamics(env_id: str, kwargs: Mapping[str, Any]) -> Dynamics:
         from ppo_bench.envs.deep_sea import DeepSea
 
         return DeepSea(int(env_id.removeprefix("DeepSea").removesuffix("-v0")))
-    if env_id not in DYNAMICS:
-        return _own_dynamics(env_id, kwargs)
     dynamics: Dynamics = import_class(env_id, DYNAMICS[env_id])()
     return dynamics
 
 
-def _own_dynamics(env_id: str, kwargs: Mapping[str, Any]) -> Dynamics:
-    """The user's own dynamics, or environment with gymnax's interface, by the id `module:Class`.
+def _own_dynamics(task: Task) -> Dynamics:
+    """The user's own dynamics, or environment with gymnax's interface, by the id `module:Class`; `env.kwargs` are
+    arguments of the constructor of dynamics, or parameters of gymnax's."""
+    cls = import_class("env.id", task.id.replace(":", "."))
+    if all(hasattr(cls, name) for name in GYMNAX_METHODS):
+        from ppo_bench.envs.jax.gymnax import Gymnax
 
-    `kwargs` are arguments of the constructor of dynamics, or parameters of gymnax's. Raises `ConfigError` if it is
-    neither.
-    """
-    cls = import_class("env.id", env_id.replace(":", "."))
-    try:
-        with exit_as_error(f"backend=device: {env_id}"):
-            if all(hasattr(cls, name) for name in GYMNAX_METHODS):
-                from ppo_bench.envs.jax.gymnax import Gymnax
-
-                return Gymnax(cls(), kwargs)
-            dynamics: Dynamics = cls(**kwargs)
-    except (ConfigError, RunError):
-        raise
-    except Exception as error:  # whatever the environment's own constructor raises
-        raise ConfigError(
-            f"backend=device cannot make {env_id!r}: {one_line(error) or type(error).__name__}"
-        ) from error
-    if lacks := [name for name in DYNAMICS_ATTRIBUTES if not hasattr(dynamics, name)]:
-        raise ConfigError(f"env.id={env_id}: a Dynamics (docs/environments.md) has {', '.join(lacks)} too")
+        return Gymnax(cls(), task.kwargs)
+    dynamics: Dynamics = cls(**task.kwargs)
     return dynamics

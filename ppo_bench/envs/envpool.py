@@ -9,10 +9,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ppo_bench.common.errors import ConfigError, one_line, require
+from ppo_bench.common.errors import ConfigError, nearest, one_line, require
 from ppo_bench.common.values import NOT_HASHED
 from ppo_bench.envs.base import LIBRARIES, NO_LIMIT, EnvStep, PolicyInput, Task
-from ppo_bench.envs.envpool_options import import_envpool, validate_options
 from ppo_bench.envs.observation_flattening import ObservationFlattener, declare_categories
 from ppo_bench.envs.spaces import require_supported_spaces
 from ppo_bench.envs.turns import get_num_games, make_player_inputs, make_player_steps, require_players
@@ -24,6 +23,19 @@ MAX_ENVS_PER_THREAD = 64
 """Up to this many environments with one of `FAST_ENV_PREFIXES` share a single thread."""
 INFO_KEYS = ("lives", "terminated", "reward", "current_player", "legal_action_mask")
 """Keys of `info` that `make_env_step` reads, for Atari games and for turn-based games."""
+RESERVED_OPTIONS = {
+    *("num_envs", "num_threads", "batch_size", "seed", "env_seed", "max_num_players", "gym_reset_return_info"),
+    *("task", "task_name", "env_name"),
+}
+"""Options of a pool that follow from the task or the backend, and that `env.kwargs` must not have."""
+ATARI_TASK_OPTIONS = {
+    *("frame_skip", "stack_num", "noop_max", "max_episode_steps", "repeat_action_probability", "full_action_space"),
+    *("use_fire_reset", "zero_discount_on_life_loss", "img_height", "img_width", "gray_scale", "use_inter_area_resize"),
+    *("episodic_life", "reward_clip"),
+}
+"""Options of Atari games that are part of the task; another value would not be the task on gymnasium."""
+CONTACT_FORCE_IDS = ("Humanoid-v4", "HumanoidStandup-v4")
+"""Ids whose observations have contact forces, which are all 0 on EnvPool by default, and not on gymnasium."""
 
 
 @dataclass(frozen=True)
@@ -56,17 +68,22 @@ class EnvPoolEnv:
     def __init__(self, task: Task, num_threads: int, render_mode: str | None = None) -> None:
         import gymnasium  # noqa: F401 (its import resets warning filters, so it precedes ours)
 
-        envpool = import_envpool()
-        task.require_no_wrappers("envpool")
+        envpool = _import_envpool()
+        task.require_no_wrappers("envpool", info_too=False)
         self.num_envs, self.players = task.num_envs, task.players
         self._id = task.id
-        self._options = {"num_envs": get_num_games(task), "num_threads": num_threads, **validate_options(envpool, task)}
+        self._options = {"num_envs": get_num_games(task), "num_threads": num_threads, **pool_options(task)}
+        if task.id not in (known := envpool.list_all_envs()):
+            close = nearest(task.id, known)
+            hint = f"did you mean {', '.join(close)}?" if close else "envpool.list_all_envs() lists them"
+            raise ConfigError(f"EnvPool has no environment {task.id!r}; {hint}")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # gymnasium warns of the precision of EnvPool's bounds
             try:
                 spec = envpool.make_spec(task.id, **self._options)
-            except (TypeError, ValueError, AssertionError, RuntimeError) as error:
-                raise ConfigError(f"EnvPool cannot make {task.id!r}: {one_line(error)}") from error
+            except (ImportError, TypeError, ValueError, AssertionError, RuntimeError) as error:
+                hint = "; Procgen needs Qt 5: make setup-procgen" if "Qt" in str(error) else ""
+                raise ConfigError(f"EnvPool cannot make {task.id!r}: {one_line(error)}{hint}") from error
             vectors = ObservationFlattener(declare_categories(task.id, spec.gymnasium_observation_space))
             self.observation_space = vectors.space
             self.action_space = spec.gymnasium_action_space
@@ -172,6 +189,35 @@ class PoolCore:
         truncated = arrays[self._trunc]
         info = {name: arrays[i] for name, i in self._info.items()}
         return obs, arrays[self._reward], arrays[self._done] & ~truncated, truncated, info
+
+
+def pool_options(task: Task) -> dict[str, Any]:
+    """The options of a pool for `task`, but for sizes and seeds. Raises `ConfigError` if `env.kwargs` has these."""
+    if fixed := set(task.kwargs) & (RESERVED_OPTIONS | (ATARI_TASK_OPTIONS if task.atari else set())):
+        raise ConfigError(
+            f"env.kwargs: {', '.join(sorted(fixed))} cannot be set there on backend=envpool: it follows from the task"
+        )
+    options: dict[str, Any] = {"post_constraint": True} if task.id in CONTACT_FORCE_IDS else {}
+    if task.atari:  # EnvPool's defaults for all other options are the task on gymnasium
+        options = {
+            "episodic_life": task.atari.episodic_life,
+            "reward_clip": task.atari.reward_clip,
+            "stack_num": task.atari.frames,
+            "repeat_action_probability": task.atari.repeat_action_probability,
+        }
+    return options | dict(task.kwargs)
+
+
+def _import_envpool() -> Any:
+    """The module `envpool`. Importing it reads the folder of its ROMs; raises `ConfigError` if that is missing."""
+    try:
+        import envpool
+    except (ImportError, OSError) as error:
+        raise ConfigError(
+            f"EnvPool and its ROMs cannot be loaded ({one_line(error)}): "
+            "pip install --force-reinstall envpool envpool-assets"
+        ) from error
+    return envpool
 
 
 def _needs_one_thread(task: Task) -> bool:

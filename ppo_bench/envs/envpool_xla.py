@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.common.gpu_memory import share_gpu_memory
 from ppo_bench.common.values import NOT_HASHED
-from ppo_bench.envs.base import (
-    DEVICES,
-    EnvStep,
-    GraphEnv,
-    PolicyInput,
-    ResetResult,
-    StepFunction,
-    Task,
-    require_no_info,
-)
+from ppo_bench.envs.base import EnvStep, GraphEnv, ResetResult, Task
 from ppo_bench.envs.envpool import EnvPoolBackend, EnvPoolEnv, PoolLayout, make_env_step
 
 
@@ -40,16 +31,17 @@ class EnvPoolXlaBackend:
         require("jax", "jax", "backend=envpool_xla")
         EnvPoolBackend(self.name, self.num_threads).require()
 
-    def make(self, task: Task) -> EnvPoolGraphEnv | ShardedPools:
-        """The environments of `task`; a pool for each of its devices."""
+    def make(self, task: Task) -> EnvPoolGraphEnv:
+        """The environments of `task`. Raises `ConfigError` if it is for several players or devices of one process."""
         if task.players > 1:
             raise ConfigError(f"{task.id}: EnvPool's XLA interface has no games of turns; use backend=envpool")
-        require_no_info(task, "envpool_xla")
+        if task.devices > 1:
+            raise ConfigError(
+                f"devices={task.devices}: backend=envpool_xla has one pool a process; use backend=envpool"
+            )
+        task.require_no_wrappers("envpool_xla")
         share_gpu_memory()
-        if task.devices == 1:
-            return EnvPoolGraphEnv(task, self.num_threads)
-        one = replace(task, num_envs=task.num_envs // task.devices, devices=1)
-        return ShardedPools([EnvPoolGraphEnv(one, self.num_threads) for _ in range(task.devices)])
+        return EnvPoolGraphEnv(task, self.num_threads)
 
 
 class EnvPoolGraphEnv(GraphEnv):
@@ -113,61 +105,3 @@ class _PoolStep:
             handle, results = self.pool_step(handle, actions.astype(self.action_dtype))
             step = make_env_step(self._layout, resets, *results)
             return (handle, step.terminated | step.truncated), step
-
-
-class ShardedPools(GraphEnv):
-    """A `GraphEnv` over one EnvPool pool for each device of the program, with equal parts of the environments."""
-
-    is_program_cacheable: ClassVar[bool] = False
-
-    def __init__(self, pools: Sequence[EnvPoolGraphEnv]) -> None:
-        self._pools = pools
-        self.num_envs = sum(pool.num_envs for pool in pools)
-        self.observation_space = pools[0].observation_space
-        self.action_space = pools[0].action_space
-        self.masks_actions = pools[0].masks_actions
-        self.time_limit = pools[0].time_limit
-
-    def reset(self, seeds: Sequence[int]) -> ResetResult:
-        """See `EnvPoolGraphEnv.reset`. Of the state, `[D, ...]` handles and `[N]` flags, each device has its part."""
-        import jax
-        import jax.numpy as jnp
-
-        size = self.num_envs // len(self._pools)
-        results = [pool.reset(seeds[k * size : (k + 1) * size]) for k, pool in enumerate(self._pools)]
-        with jax.enable_x64(True):
-            handles, resets = zip(*(result.state for result in results), strict=True)
-            columns = zip(*(result.policy_input for result in results), strict=True)
-            policy_input = PolicyInput(*(None if column[0] is None else jnp.concatenate(column) for column in columns))
-            step = _DeviceStep(tuple(result.step for result in results))
-            return ResetResult(step, (jnp.stack(handles), jnp.concatenate(resets)), policy_input)
-
-    def close(self) -> None:
-        """See `EnvPoolGraphEnv.close`."""
-        for pool in self._pools:
-            pool.close()
-
-
-@dataclass(frozen=True)
-class _DeviceStep:
-    """The step of whichever pool is that of the device which runs the program."""
-
-    steps: tuple[StepFunction, ...]
-
-    def __call__(self, state: Any, actions: Any) -> tuple[Any, EnvStep]:
-        import jax
-
-        def pool_step(step: StepFunction) -> Any:
-            def stepped(state: Any, actions: Any) -> Any:
-                (handle,), resets = state
-                (handle, resets), env_step = step((handle, resets), actions)
-                return (handle[None], resets), env_step
-
-            return stepped
-
-        with jax.enable_x64(True):
-            device = jax.lax.axis_index(DEVICES) % len(self.steps)  # each process has as many of the devices
-            after: tuple[Any, EnvStep] = jax.lax.switch(
-                device, [pool_step(step) for step in self.steps], state, actions
-            )
-            return after

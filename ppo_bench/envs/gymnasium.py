@@ -8,24 +8,23 @@ import importlib.util
 import logging
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import gymnasium
 import numpy as np
+from gymnasium import wrappers
+from hydra.utils import instantiate
 
-from ppo_bench.common.classes import import_class
-from ppo_bench.common.errors import ConfigError, RunError, exit_as_error, one_line, require
-from ppo_bench.common.flattened import FlattenedBox, can_flatten, is_text, leaf_spaces_by_name
+from ppo_bench.common.errors import ConfigError, RunError, as_config_error, require
 from ppo_bench.common.values import NOT_HASHED
-from ppo_bench.envs.action_masks import MASK, add_action_masks, flatten_action_mask, masks_actions, missing_mask_message
+from ppo_bench.envs.action_masks import MASK, ActionMasks, find_action_mask, flatten_action_mask
 from ppo_bench.envs.base import DEFAULT_INFO_KEYS, LIBRARIES, MAX_STEPS_PER_GAME, EnvStep, PolicyInput, Task
-from ppo_bench.envs.env_validation import validate_env
-from ppo_bench.envs.float_range import to_float32
-from ppo_bench.envs.observation_flattening import RowFlattener, drop_texts, scale_bytes
+from ppo_bench.envs.observation_flattening import row_flattener
 from ppo_bench.envs.spaces import get_num_choices, require_supported_spaces
 from ppo_bench.envs.turns import require_players
-from ppo_bench.envs.vectorized import GymVectorEnv, get_spaces, require_vectorization
+from ppo_bench.envs.vectorized import GymVectorEnv, require_vectorization
 
 NORMALIZERS = {"NormalizeObservation": "ppo.norm_obs", "NormalizeReward": "ppo.norm_reward"}
 """Wrappers of gymnasium with running statistics, which a resumed run would begin anew, and keys that do the same."""
@@ -57,47 +56,23 @@ class GymnasiumEnv:
     """A `VectorEnv` over gymnasium's `SyncVectorEnv` or `AsyncVectorEnv`."""
 
     def __init__(self, task: Task, vectorization: str, render_mode: str | None = None) -> None:
-        build = functools.partial(_make_env, task, render_mode)
-        try:
-            # Built once in this process first, where an error has a readable cause; worker processes hide it.
-            with exit_as_error(task.id):
-                env = _make_task_env(task, render_mode, checked=False)
-                validate_env(task.id, env)
-                env = _prepare_env(task, env)
-                self.masks_actions = masks_actions(task.id, env)
-        except (ConfigError, RunError):
-            raise
-        except Exception as error:  # whatever the environment's own constructor raises
-            if "mujoco" in str(error).lower():
-                require("mujoco", "mujoco", f"{task.id} on backend=gymnasium")
-            said = one_line(error) or type(error).__name__
-            if isinstance(error, OSError) and task.atari:
-                said = f"its ROM cannot be read ({said}): pip install --force-reinstall ale-py, which has it"
-            if isinstance(error, ModuleNotFoundError):
-                said = said.rstrip(".") + "; PYTHONPATH=FOLDER adds a folder"
-            raise ConfigError(f"gymnasium cannot make {task.id!r}: {said}") from error
-        require_supported_spaces(task, env.observation_space, env.action_space)
+        require_players(task, 1)
+        env, self.masks_actions = _try_env(task, render_mode)
         self.observation_space: Any = env.observation_space
         self.action_space: Any = env.action_space
-        spaces = get_spaces(env)
-        self.own_action_space: Any = spaces[1]
-        """The space before choices were made to start at 0."""
-        texts = "dropped_texts"
-        self.dropped_texts: list[str] = env.get_wrapper_attr(texts) if env.has_wrapper_attr(texts) else []
         # The limit of an Atari game is not in gymnasium's spec.
         self.time_limit: int | None = MAX_STEPS_PER_GAME if task.atari else env.spec and env.spec.max_episode_steps
         # Shimmy's render_fps is wrong: it is 1,000 times the time step of the dm_control task.
         is_dm_control = task.id.startswith("dm_control/")
         self.render_fps = round(1 / env.unwrapped.dt) if is_dm_control else int(env.metadata.get("render_fps") or 30)
         env.close()
-        require_players(task, 1)
         self.num_envs, self._id = task.num_envs, task.id
         self._info_keys = task.info
         self.episode_info: dict[str, np.ndarray] = {}
         self._is_atari = task.atari is not None
         self._reward_clip = task.atari is not None and task.atari.reward_clip
         build = functools.partial(_make_env, task, render_mode, self.masks_actions)
-        self._envs = GymVectorEnv(task.id, build, task.num_envs, vectorization, spaces)
+        self._envs = GymVectorEnv(task.id, build, task.num_envs, vectorization)
 
     def reset(self, seeds: Sequence[int]) -> PolicyInput:
         """See `VectorEnv.reset`."""
@@ -108,7 +83,8 @@ class GymnasiumEnv:
         """See `VectorEnv.step`."""
         obs, reward, terminated, truncated, info = self._envs.step(actions.astype(self.action_space.dtype, copy=False))
         self.episode_info = {name: _info_numbers(info, name) for name in self._info_keys if name in info}
-        raw_reward = to_float32(reward)
+        with np.errstate(over="ignore"):  # the trainer names a reward that is not finite
+            raw_reward = reward.astype(np.float32)
         learnt = np.sign(raw_reward) if self._reward_clip else raw_reward
         life_lost = info.get("life_lost", np.False_) if self._is_atari else np.False_
         episode_over = (terminated & ~life_lost) | truncated
@@ -119,7 +95,7 @@ class GymnasiumEnv:
         """See `PolicyInput.action_mask`. In done environments every choice is legal, since the next step ignores it."""
         if not self.masks_actions:
             if MASK in info:
-                raise RunError(f"{self._id}: {missing_mask_message('info')}")
+                raise RunError(f"{self._id}: info[{MASK!r}] of a step is missing from reset: return it from reset too")
             return None
         action_mask = np.ones((self.num_envs, int(get_num_choices(self.action_space).sum())), bool)
         for i in np.flatnonzero(~done):
@@ -154,23 +130,40 @@ def _info_numbers(info: dict[str, Any], name: str) -> np.ndarray:
         raise RunError(f"info[{name!r}] is not one number: leave it out of env.info") from error
 
 
-def _make_env(task: Task, render_mode: str | None = None, masks_actions: bool = False) -> Any:
-    """One environment as it is trained; `masks_actions` says that it is known to give masks."""
+def _try_env(task: Task, render_mode: str | None) -> tuple[Any, bool]:
+    """One environment as it is trained, and whether it gives masks of legal choices, which its first reset shows.
+
+    It is made in this process, where an error has a readable cause; worker processes hide it. Raises `ConfigError` if
+    it cannot be made or reset, and `RunError` if it calls `sys.exit`.
+    """
+    with as_config_error(f"{task.id} on backend=gymnasium"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # those that the training shows
+        env = _make_task_env(task, render_mode)
+        obs, info = env.reset(seed=0)
+        mask = find_action_mask(env, obs, info)
+        if mask is not None:
+            flatten_action_mask(mask, env.action_space)
+        env = _prepare_env(task, env, mask is not None)
+        require_supported_spaces(task, env.observation_space, env.action_space)
+        shape, expected = np.shape(env.reset(seed=0)[0]), env.observation_space.shape
+    if shape != expected:
+        raise ConfigError(f"{task.id}: reset returns an observation of shape {shape}, its space has {expected}")
+    return env, mask is not None
+
+
+def _make_env(task: Task, render_mode: str | None, masks_actions: bool) -> Any:
+    """One environment as it is trained; `masks_actions` says that it gives masks of legal choices."""
     return _prepare_env(task, _make_task_env(task, render_mode), masks_actions)
 
 
-def _make_task_env(task: Task, render_mode: str | None, checked: bool = True) -> Any:
-    """The environment that the task names, in the task's wrappers; if `checked`, with gymnasium's passive checker."""
-    import gymnasium
-
+def _make_task_env(task: Task, render_mode: str | None) -> Any:
+    """The environment that the task names, in the task's wrappers."""
     os.environ.setdefault("SDL_AUDIODRIVER", "dummy")  # no sound
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # old versions of tasks, such as v4, are used on purpose
         _register(task)
         if task.atari is None:
-            drawn: dict[str, Any] = {"render_mode": render_mode} if render_mode else {}  # some constructors lack it
-            if not checked:
-                drawn["disable_env_checker"] = True
+            drawn = {"render_mode": render_mode} if render_mode else {}  # some constructors lack it
             env = gymnasium.make(task.id, **{**task.kwargs, **drawn})
             if render_mode:
                 _follow_robot(env)
@@ -187,19 +180,39 @@ def _make_task_env(task: Task, render_mode: str | None, checked: bool = True) ->
         return _apply_wrappers(task, env)
 
 
-def _prepare_env(task: Task, env: Any, masks_actions: bool = False) -> Any:
-    """`env` as the vector of environments takes it: masks in `info`, choices from 0, one array as observation."""
-    env = _with_float_info(task, add_action_masks(env, masks_actions))
-    return env if task.atari else _flatten_observations(_with_zero_based_actions(env))
+def _prepare_env(task: Task, env: Any, masks_actions: bool) -> Any:
+    """`env` as the vector of environments takes it: masks in `info`, numbers in `info` as floats, one array as
+    observation."""
+    if masks_actions:
+        env = ActionMasks(env)
+    if set(task.info) - DEFAULT_INFO_KEYS:  # the others are 0 or 1 anyway
+        env = FloatInfo(env, task.info)
+    flattener = row_flattener(env.observation_space)
+    return wrappers.TransformObservation(env, flattener.flatten, flattener.box) if flattener else env
 
 
-def _with_float_info(task: Task, env: Any) -> Any:
-    """`env` whose numbers in `info` are floats, if `task.info` names others than those that are 0 or 1 anyway."""
-    if not set(task.info) - DEFAULT_INFO_KEYS:
-        return env
-    from ppo_bench.envs.float_info import FloatInfo
+class FloatInfo(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A wrapper that turns numbers in `info` into floats.
 
-    return FloatInfo(env, task.info)
+    Gymnasium joins the entries of N environments in an array of the type that the first one has, and an int would round
+    the others. The entries of a reset are left out: an episode records those of its last step.
+    """
+
+    def __init__(self, env: Any, names: Sequence[str]) -> None:
+        super().__init__(env)
+        self._names = names
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """See `gymnasium.Env.reset`."""
+        obs, info = self.env.reset(seed=seed, options=options)
+        return obs, {name: value for name, value in info.items() if name not in self._names}
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """See `gymnasium.Env.step`."""
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        given = {name: np.asarray(info[name]) for name in self._names if name in info}
+        numbers = {name: float(value) for name, value in given.items() if not value.ndim and value.dtype.kind in "biuf"}
+        return obs, reward, terminated, truncated, info | numbers
 
 
 def _follow_robot(env: Any) -> None:
@@ -214,8 +227,6 @@ def _follow_robot(env: Any) -> None:
 
 def _register(task: Task) -> None:
     """Register Atari games and dm_control tasks with gymnasium; their packages do not do so when they are installed."""
-    import gymnasium
-
     if task.atari or task.id.startswith("ALE/"):
         require("ale_py", "atari", f"{task.id} on backend=gymnasium")
         require("cv2", "atari", f"{task.id} on backend=gymnasium")
@@ -236,60 +247,12 @@ def _register(task: Task) -> None:
 
 def _apply_wrappers(task: Task, env: Any) -> Any:
     """`env` inside the wrappers of `task.wrappers`. Raises `ConfigError` if one cannot be built."""
-    import gymnasium
-    from hydra.utils import instantiate
-
     for wrapper in task.wrappers:
-        if not isinstance(wrapper, Mapping) or "_target_" not in wrapper:
+        env = instantiate(wrapper, env, _convert_="all")
+        if not isinstance(env, gymnasium.Wrapper):
+            raise ConfigError(f"env.wrappers: {wrapper} is no gymnasium.Wrapper: write {{_target_: module.Class, ...}}")
+        if own := NORMALIZERS.get(type(env).__name__):
             raise ConfigError(
-                f"env.wrappers: {wrapper} names no class that can be imported: "
-                "write {_target_: package.Class, key: value}"
+                f"env.wrappers: {type(env).__name__} has statistics that checkpoints lack: use {own}=true"
             )
-        arguments = dict(wrapper)
-        cls = import_class("env.wrappers: _target_", arguments.pop("_target_"), gymnasium.Wrapper)
-        if own := NORMALIZERS.get(cls.__name__):
-            raise ConfigError(f"env.wrappers: {cls.__name__} has statistics that checkpoints lack: use {own}=true")
-        try:
-            env = cls(env, **instantiate(arguments, _convert_="all"))
-        except Exception as error:  # building whatever was named
-            raise ConfigError(f"env.wrappers: {dict(wrapper)} cannot be built: {one_line(error)}") from error
     return env
-
-
-def _with_zero_based_actions(env: Any) -> Any:
-    """`env` with discrete actions that start at 0."""
-    from gymnasium import spaces, wrappers
-
-    space, first = env.action_space, first_action(env.action_space)
-    if not np.any(first):
-        return env
-    zero_based = spaces.Discrete(space.n) if isinstance(space, spaces.Discrete) else spaces.MultiDiscrete(space.nvec)
-    wrapped: Any = wrappers.TransformAction(env, lambda action: action + first, zero_based)
-    wrapped.own_action_space = space
-    return wrapped
-
-
-def first_action(space: Any) -> Any:
-    """The lowest choice of each component of a space of choices; 0 for other spaces."""
-    from gymnasium import spaces
-
-    return space.start if isinstance(space, spaces.Discrete | spaces.MultiDiscrete) else 0
-
-
-def _flatten_observations(env: Any) -> Any:
-    """`env` with flattened observations: dictionaries, tuples and discrete values (one-hot) become one vector, without
-    texts."""
-    from gymnasium import spaces, wrappers
-
-    original = env.observation_space
-    space, select = drop_texts(original)
-    if isinstance(space, spaces.Box) or not can_flatten(space):
-        return env
-    if space is not original:
-        env = wrappers.TransformObservation(env, select, space)
-        env.dropped_texts = [name for name, part in leaf_spaces_by_name(original).items() if is_text(part)]
-    scaled, scale = scale_bytes(space)
-    flat: Any = wrappers.FlattenObservation(wrappers.TransformObservation(env, scale, scaled))
-    flat.own_observation_space = space
-    flat.observation_space = FlattenedBox(flat.observation_space, leaf_spaces_by_name(scaled), RowFlattener(original))
-    return flat

@@ -5,16 +5,19 @@ The order is that of gymnasium's `flatten`: the parts of a dictionary sorted by 
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector.utils import batch_space, iterate
 
-from ppo_bench.common.flattened import FlattenedBox, is_byte_space, is_text, leaf_spaces
+from ppo_bench.common.flattened import (
+    FlattenedBox,
+    can_flatten,
+    is_byte_space,
+    is_text,
+    leaf_spaces_by_name,
+)
 
 FlattenFunction = Callable[[Any], Any]
 """A function that flattens arrays `[N, ...]` of one space to `[N, D]`."""
@@ -57,59 +60,59 @@ def declare_categories(env_id: str, space: Any) -> Any:
     return spaces.Dict({**space, "image": spaces.MultiDiscrete(np.broadcast_to(np.array(MINIGRID_CELL_SIZES), grid))})
 
 
-def scale_bytes(space: Any) -> tuple[Any, FlattenFunction]:
-    """`space` with its bytes scaled to 0 to 1 where it has other parts too, and the function that scales observations.
-
-    Where all parts are bytes they keep their values: the network scales them. Images of two axes get an axis for their
-    one channel, which tells them from other matrices.
-    """
-    all_bytes = all(isinstance(leaf, spaces.Box) and is_byte_space(leaf) for leaf in leaf_spaces(space))
-    factor = None if all_bytes else np.float32(1 / 255)
-    scaled: tuple[Any, FlattenFunction] = _by_parts(space, functools.partial(_prepare_leaf, factor=factor))
-    return scaled
-
-
-@dataclass(frozen=True)
 class RowFlattener:
-    """The flattening of arrays `[N, ...]` of `space`, of each row as gymnasium flattens the observation of one
-    environment; texts are left out, and bytes are scaled as in `scale_bytes`."""
+    """The flattening of observations of one environment, as gymnasium's `flatten` does, without texts.
 
-    space: Any
+    Bytes are scaled to 0 to 1 where there are other parts too. Where all parts are bytes they keep their values: the
+    network scales them. Images of two axes get an axis for their one channel, which tells them from other matrices.
+    """
+
+    def __init__(self, space: Any) -> None:
+        self.space = space
+        """Space of the observations before they are flattened."""
+        leaves = _leaves_without_texts(space)
+        all_bytes = all(isinstance(leaf, spaces.Box) and is_byte_space(leaf) for leaf in leaves.values())
+        factor = None if all_bytes else np.float32(1 / 255)
+        prepared = {name: _prepare_leaf(leaf, factor) for name, leaf in leaves.items()}
+        parts = {name: part for name, (part, _) in prepared.items()}
+        self._prepare = {name: prepare for name, (_, prepare) in prepared.items()}
+        self._parts = spaces.Tuple(list(parts.values()))
+        self.box = FlattenedBox(spaces.flatten_space(self._parts), parts, self)
+        """Space of the vectors."""
+
+    def __reduce__(self) -> tuple[type[RowFlattener], tuple[Any]]:
+        """Constructor and argument for pickle, by which spaces reach other processes."""
+        return RowFlattener, (self.space,)
+
+    def flatten(self, obs: Any) -> Any:
+        """The vector `[D]` of one observation."""
+        leaves = _leaves(obs)
+        return spaces.flatten(self._parts, tuple(prepare(leaves[name]) for name, prepare in self._prepare.items()))
 
     def __call__(self, obs: Any) -> np.ndarray:
-        """Vectors `[N, D]`."""
-        space, select = drop_texts(self.space)
-        scaled, scale = scale_bytes(space)
-        rows: list[Any] = [spaces.flatten(scaled, scale(row)) for row in iterate(batch_space(space, 1), select(obs))]
-        return np.stack(rows)
+        """Vectors `[N, D]` of arrays `[N, ...]`."""
+        arrays = _leaves(obs)
+        leaves = {name: arrays[name] for name in self._prepare}
+        num_rows = max(len(leaf) for leaf in leaves.values())
+        return np.stack([self.flatten({name: leaf[i] for name, leaf in leaves.items()}) for i in range(num_rows)])
 
 
-def drop_texts(space: Any) -> tuple[Any, FlattenFunction]:
-    """`space` without the texts in its dictionaries and tuples, and the function that leaves them out of observations.
-
-    `space` itself if it has none, or nothing else.
-    """
-    texts = [is_text(leaf) for leaf in leaf_spaces(space)]
-    if not any(texts) or all(texts):
-        return space, lambda obs: obs
-    result: tuple[Any, FlattenFunction] = _by_parts(
-        space, lambda leaf: None if is_text(leaf) else (leaf, lambda obs: obs)
-    )
-    return result
+def row_flattener(space: Any) -> RowFlattener | None:
+    """The flattening of observations of `space`; None if they are one array already or cannot be flattened."""
+    leaves = _leaves_without_texts(space)
+    is_flattenable = bool(leaves) and all(can_flatten(leaf) for leaf in leaves.values())
+    return RowFlattener(space) if is_flattenable and not isinstance(space, spaces.Box) else None
 
 
-def _by_parts(space: Any, treat: Callable[[Any], Any]) -> Any:
-    """`space` with `treat` applied to each part, and the function for its observations. `treat` returns a space and a
-    function, or None to leave the part out; None if no part is left."""
-    if isinstance(space, spaces.Dict):
-        named = {key: part for key, child in space.items() if (part := _by_parts(child, treat))}
-        dictionary = spaces.Dict({key: part for key, (part, _) in named.items()})
-        return named and (dictionary, lambda obs: {key: convert(obs[key]) for key, (_, convert) in named.items()})
-    if isinstance(space, spaces.Tuple):
-        placed = {i: part for i, child in enumerate(space) if (part := _by_parts(child, treat))}
-        several = spaces.Tuple([part for part, _ in placed.values()])
-        return placed and (several, lambda obs: tuple(convert(obs[i]) for i, (_, convert) in placed.items()))
-    return treat(space)
+def dropped_texts(space: Any) -> list[str]:
+    """Names of the texts among the observations that were flattened to `space`."""
+    if not (isinstance(space, FlattenedBox) and isinstance(space.flatten, RowFlattener)):
+        return []
+    return [name for name, part in leaf_spaces_by_name(space.flatten.space).items() if is_text(part)]
+
+
+def _leaves_without_texts(space: Any) -> dict[str, Any]:
+    return {name: leaf for name, leaf in _leaves(space).items() if not is_text(leaf)}
 
 
 def _prepare_leaf(space: Any, factor: np.float32 | None) -> tuple[Any, FlattenFunction]:
@@ -136,11 +139,15 @@ def _parts(space: Any) -> dict[str, FlattenFunction]:
 
 
 def _leaves(tree: Any, name: str = "") -> dict[str, Any]:
-    """The spaces or arrays in nested dictionaries, by their path with colons, as in EnvPool's core."""
-    if not isinstance(tree, dict | spaces.Dict):
+    """The spaces or arrays in nested dictionaries and tuples, by their path with colons, as in EnvPool's core.
+
+    Dictionaries are sorted by their keys.
+    """
+    if not isinstance(tree, Mapping | tuple | spaces.Tuple):
         return {name: tree}
     start = f"{name}:" if name else ""
-    parts = [_leaves(part, f"{start}{key}") for key, part in sorted(tree.items())]
+    items = sorted(tree.items()) if isinstance(tree, Mapping) else enumerate(tree)
+    parts = [_leaves(part, f"{start}{key}") for key, part in items]
     return {name: leaf for part in parts for name, leaf in part.items()}
 
 

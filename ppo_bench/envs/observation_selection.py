@@ -30,12 +30,8 @@ def select_observations(env: Any, task: Task) -> Any:
     except ConfigError:
         env.close()
         raise
-    components = np.array(task.observe)
-    return (
-        _SelectedGraphEnv(env, space, components)
-        if isinstance(env, GraphEnv)
-        else _SelectedVectorEnv(env, space, components)
-    )
+    selected = _SelectedGraphEnv if isinstance(env, GraphEnv) else _SelectedVectorEnv
+    return selected(env, space, list(task.observe))
 
 
 def _selected_space(space: Any, task: Task) -> Any:
@@ -53,13 +49,12 @@ def _selected_space(space: Any, task: Task) -> Any:
 class _SelectedVectorEnv:
     """A `VectorEnv` with some components of the observations of another one."""
 
-    def __init__(self, env: VectorEnv, space: Any, components: np.ndarray) -> None:
-        self._env, self._components = env, components
-        self.num_envs, self.action_space, self.masks_actions = env.num_envs, env.action_space, env.masks_actions
+    def __init__(self, env: VectorEnv, space: Any, components: list[int]) -> None:
+        self._env, self._components = env, np.array(components)
         self.observation_space = space
 
     def __getattr__(self, name: str) -> Any:
-        """Optional attributes of the environments, such as `time_limit`, and `render`."""
+        """All other attributes of the environments."""
         return getattr(self._env, name)
 
     def reset(self, seeds: Sequence[int]) -> PolicyInput:
@@ -71,10 +66,6 @@ class _SelectedVectorEnv:
         """See `VectorEnv.step`."""
         step = self._env.step(actions)
         return step._replace(obs=step.obs[:, self._components])
-
-    def close(self) -> None:
-        """See `VectorEnv.close`."""
-        self._env.close()
 
 
 @dataclass(frozen=True)
@@ -98,8 +89,8 @@ class _SelectedStep:
 class _SelectedGraphEnv(GraphEnv):
     """A `GraphEnv` with some components of the observations of another one."""
 
-    def __init__(self, env: GraphEnv, space: Any, components: np.ndarray) -> None:
-        self._env, self._components = env, components
+    def __init__(self, env: GraphEnv, space: Any, components: list[int]) -> None:
+        self._env, self._components = env, tuple(components)
         self.num_envs, self.action_space, self.masks_actions = env.num_envs, env.action_space, env.masks_actions
         self.observation_space = space
         self.short_steps, self.same_step = env.short_steps, env.same_step
@@ -122,7 +113,7 @@ class _SelectedGraphEnv(GraphEnv):
         return self._select(xp, self._env.reset_with_xp(xp, seeds, **device))
 
     def _select(self, xp: Any, result: ResetResult) -> ResetResult:
-        step = _SelectedStep(result.step, tuple(self._components.tolist()), xp)
+        step = _SelectedStep(result.step, self._components, xp)
         return result._replace(
             step=step, policy_input=result.policy_input._replace(obs=step.columns(result.policy_input.obs))
         )

@@ -6,23 +6,20 @@ from __future__ import annotations
 import functools
 import importlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ppo_bench.common.errors import ConfigError, RunError, exit_as_error, nearest, one_line, require
+from ppo_bench.common.errors import ConfigError, as_config_error, nearest, require
 from ppo_bench.common.values import NOT_HASHED
 from ppo_bench.envs.atari_players import AtariPlayers, require_atari, roms
-from ppo_bench.envs.base import LIBRARIES, EnvStep, PolicyInput, Task, require_no_info
-from ppo_bench.envs.pettingzoo_game import AGENTS_CHANGE, AecGame, Game, ParallelGame
+from ppo_bench.envs.base import LIBRARIES, EnvStep, PolicyInput, Task
+from ppo_bench.envs.pettingzoo_game import Game
 from ppo_bench.envs.spaces import require_supported_spaces
 from ppo_bench.envs.turns import get_num_games, require_players
-from ppo_bench.envs.vectorized import GymVectorEnv, get_spaces, require_vectorization
-
-_VALIDATION_STEPS = 400
-"""Steps of random play before a run starts, which reveal games whose agents come and go."""
+from ppo_bench.envs.vectorized import GymVectorEnv, require_vectorization
 
 
 @dataclass(frozen=True)
@@ -53,23 +50,20 @@ class PettingZooEnv:
 
     def __init__(self, task: Task, vectorization: str) -> None:
         task.require_no_wrappers("pettingzoo")
-        require_no_info(task, "pettingzoo")
         build = functools.partial(_make_game, task)
         game = build()
         self.players = len(game.agents)
         require_players(task, self.players)
         require_supported_spaces(task, game.player_observation_space, game.player_action_space)
-        with exit_as_error(task.id):
-            _validate(task, game)
         game.close()
         self.num_envs, games = task.num_envs, get_num_games(task)
         self.observation_space: Any = game.player_observation_space
         self.action_space: Any = game.player_action_space
-        self.masks_actions, self.dropped_texts = game.masks_actions, game.dropped_texts
+        self.masks_actions = game.masks_actions
         self.render_fps = game.render_fps
         self._takes_turns = game.takes_turns
         self._reward_clip = task.atari is not None and task.atari.reward_clip
-        self._envs = GymVectorEnv(task.id, build, games, vectorization, get_spaces(game))
+        self._envs = GymVectorEnv(task.id, build, games, vectorization)
 
     def reset(self, seeds: Sequence[int]) -> PolicyInput:
         """See `VectorEnv.reset`."""
@@ -118,63 +112,34 @@ class PettingZooEnv:
 
 
 def _make_game(task: Task) -> Game:
+    """One game. Raises `ConfigError` if it cannot be made, and `RunError` if it calls `sys.exit`."""
     os.environ["PYGAME_HIDE_SUPPORT_PROMPT"] = "hide"
     import pettingzoo
+    from pettingzoo.utils.conversions import turn_based_aec_to_parallel
 
     os.environ["SDL_AUDIODRIVER"] = "dummy"  # PettingZoo asks for sound as it is imported
     module, _, env_id = task.id.rpartition(":")
-    if module:
-        _call(task.id, lambda: importlib.import_module(module))
-    known = {**pettingzoo.aec_registry, **pettingzoo.parallel_registry}
+    with as_config_error(f"{env_id} on backend=pettingzoo"):
+        if module:
+            importlib.import_module(module)
+        arguments = _arguments(task, env_id, {**pettingzoo.aec_registry, **pettingzoo.parallel_registry})
+        if env_id not in pettingzoo.parallel_registry:
+            game = turn_based_aec_to_parallel(pettingzoo.make("aec", env_id, **arguments))
+            return Game(env_id, game, takes_turns=True)
+        env = pettingzoo.make("parallel", env_id, **arguments)
+        return Game(env_id, AtariPlayers(env, task.atari) if task.atari else env, takes_turns=False)
+
+
+def _arguments(task: Task, env_id: str, known: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of the constructor of the game `env_id`. Raises `ConfigError` if it is not among the `known` ones."""
     if env_id not in known:
         close = nearest(env_id, known)
         hint = f"did you mean {', '.join(close)}?" if close else "pettingzoo.pprint_registry() lists them"
         raise ConfigError(f"PettingZoo has no environment {env_id!r}; {hint}")
-    atari, arguments = env_id.startswith("atari/"), {"render_mode": "rgb_array", **task.kwargs}
-    if atari:
+    arguments = {"render_mode": "rgb_array", **task.kwargs}
+    if env_id.startswith("atari/"):
         require_atari(env_id, task.atari)
-        arguments = {"auto_rom_install_path": roms(), **arguments}
-    elif task.atari:
-        raise ConfigError(f"{env_id} is not an Atari game: add env.atari=null")
-    kind: Any = "parallel" if env_id in pettingzoo.parallel_registry else "aec"
-    env = _call(env_id, lambda: pettingzoo.make(kind, env_id, **arguments))
-    if not hasattr(env, "possible_agents"):
-        raise ConfigError(f"{env_id}: it does not say which agents there can be: {AGENTS_CHANGE}")
+        return {"auto_rom_install_path": roms(), **arguments}
     if task.atari:
-        env = AtariPlayers(env, task.atari)
-    return Game(env_id, ParallelGame(env) if kind == "parallel" else AecGame(env))
-
-
-def _call(env_id: str, make: Callable[[], Any]) -> Any:
-    with exit_as_error(env_id):
-        try:
-            return make()
-        except Exception as error:  # whatever the environment's own code raises
-            said = one_line(error) or type(error).__name__
-            if isinstance(error, OSError) and "rom " in said:
-                raise ConfigError(
-                    f"{env_id}: {said.split('.', maxsplit=1)[0]}: pip install --force-reinstall ale-py, which brings it"
-                ) from error
-            raise ConfigError(f"PettingZoo cannot make {env_id!r}: {said}") from error
-
-
-def _validate(task: Task, game: Game) -> None:
-    """Raise `ConfigError` if agents come and go, or the environment raises, within `_VALIDATION_STEPS` of random
-    play."""
-    rng = np.random.default_rng(0)
-    try:
-        obs, _ = game.reset(seed=0)
-        for _ in range(_VALIDATION_STEPS):
-            if game.masks_actions:
-                actions: Any = [rng.choice(np.flatnonzero(action_mask)) for action_mask in obs["action_mask"]]
-            else:
-                game.action_space.seed(int(rng.integers(2**31)))
-                actions = game.action_space.sample()
-            obs, _, terminated, truncated, _ = game.step(actions)
-            if terminated or truncated:
-                obs, _ = game.reset()
-    except RunError as error:
-        raise ConfigError(str(error)) from error
-    except Exception as error:  # whatever the environment's own code raises
-        said = one_line(error)
-        raise ConfigError(f"{task.id}: it fails in random play with {type(error).__name__}: {said}") from error
+        raise ConfigError(f"{env_id} is not an Atari game: add env.atari=null")
+    return arguments

@@ -7,7 +7,7 @@ episode's number, so that equal seeds and actions give equal episodes on both.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import gymnasium
 import numpy as np
@@ -75,40 +75,20 @@ class ProofOfMemory(PortableDynamics):
         visible = xp.asarray(state.pays * (state.steps <= SHOWN_STEPS), dtype=xp.float32)
         return xp.stack((-visible, xp.asarray(self._positions)[state.position + ENDS], visible), -1)
 
-
-class ProofOfMemoryEnv(gymnasium.Env[np.ndarray, np.int64]):
-    """The task as a gymnasium environment."""
-
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 4}  # noqa: RUF012 (gymnasium's)
-
-    def __init__(self, render_mode: str | None = None) -> None:
-        self._dynamics = ProofOfMemory()
-        self.observation_space, self.action_space = self._dynamics.observation_space, self._dynamics.action_space
-        self.render_mode = render_mode
-        self._seed, self._episode = 0, -1
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
-        """See `gymnasium.Env.reset`. Without a seed, it starts the next episode of the last seed."""
-        super().reset(seed=seed)
-        self._seed, self._episode = (self._seed, self._episode + 1) if seed is None else (seed, 0)
-        seeds, episodes = np.array([[self._seed], [self._episode]], np.int32)
-        self._line = self._dynamics.reset(noise.reset_words(np, seeds, episodes, 2))
-        return self._dynamics.observe(self._line)[0], {}
-
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
-        """See `gymnasium.Env.step`."""
-        self._line, rewards, arrived = self._dynamics.step(self._line, np.asarray(action)[None])
-        return self._dynamics.observe(self._line)[0], float(rewards[0]), bool(arrived[0]), False, {}
-
-    def render(self) -> np.ndarray:
+    def draw(self, state: Line) -> np.ndarray:
         """An image `[32, 352, 3]` uint8 of the line: the agent blue, the ends green and red while they are visible."""
         colours = np.full((2 * ENDS + 1, 3), 220, np.uint8)
-        left, _, right = self._dynamics.observe(self._line)[0]
+        left, _, right = self.observe(state)[0]
         for end, pays in ((0, left), (-1, right)):
             if pays:
                 colours[end] = (44, 160, 44) if pays > 0 else (214, 39, 40)
-        colours[self._line.position[0] + ENDS] = (31, 119, 180)
+        colours[state.position[0] + ENDS] = (31, 119, 180)
         return np.kron(colours[None], np.ones((32, 32, 1), np.uint8))
 
 
-gymnasium.register("ProofOfMemory-v0", f"{__name__}:ProofOfMemoryEnv", max_episode_steps=TIME_LIMIT)
+gymnasium.register(
+    "ProofOfMemory-v0",
+    "ppo_bench.envs.dynamics.gymnasium_env:DynamicsGymnasiumEnv",
+    max_episode_steps=TIME_LIMIT,
+    kwargs={"dynamics": ProofOfMemory()},
+)

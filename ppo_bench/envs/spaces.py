@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 
 from ppo_bench.common.errors import ConfigError, one_line
+from ppo_bench.common.flattened import can_flatten, leaf_spaces_by_name
 from ppo_bench.envs.base import Task
 
-if TYPE_CHECKING:
-    import gymnasium
 
-
-def get_num_choices(action_space: gymnasium.Space) -> np.ndarray:
+def get_num_choices(action_space: spaces.Space[Any]) -> np.ndarray:
     """Number of choices of each component of a space of integers, `[K]`."""
-    from gymnasium import spaces
-
     if isinstance(action_space, spaces.Discrete):
         return np.array([action_space.n])
     return np.asarray(getattr(action_space, "nvec", np.full(action_space.shape or (), 2)))
 
 
-def require_supported_spaces(task: Task, observation_space: gymnasium.Space, action_space: gymnasium.Space) -> None:
+def require_supported_spaces(task: Task, observation_space: spaces.Space[Any], action_space: spaces.Space[Any]) -> None:
     """Raise `ConfigError` unless observations are one array, and actions are integers or a vector of floats."""
-    from gymnasium import spaces
-
     if not isinstance(observation_space, spaces.Box):
         kind = type(observation_space).__name__
-        from ppo_bench.common.flattened import can_flatten, leaf_spaces_by_name  # imports gymnasium
-
         parts = [
             name for name, part in leaf_spaces_by_name(observation_space).items() if name and not can_flatten(part)
         ]

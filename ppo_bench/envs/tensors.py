@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ppo_bench.common.errors import ConfigError, RunError, as_run_error, exit_as_error, one_line, require
-from ppo_bench.envs.base import EnvStep, GraphEnv, PolicyInput, ResetResult, Task, require_no_info
+import numpy as np
+
+from ppo_bench.common.errors import ConfigError, RunError, as_config_error, as_run_error, require
+from ppo_bench.envs.base import EnvStep, GraphEnv, PolicyInput, ResetResult, Task
 from ppo_bench.envs.spaces import require_supported_spaces
 from ppo_bench.envs.turns import require_players
 
-ATTRIBUTES = ("num_envs", "single_observation_space", "single_action_space", "reset", "step")
-"""Names of the attributes that every vector environment of tensors has."""
 FINAL_OBSERVATIONS = ("final_observation", "final_obs")
 """Names of final observations in `info`: ManiSkill's, and gymnasium's."""
 
@@ -37,44 +37,23 @@ class TensorsBackend:
     def make(self, task: Task) -> TensorEnv:
         """The environments of `task`. Raises `ConfigError` if its id does not name a factory of such environments."""
         task.require_no_wrappers("tensors")
-        require_no_info(task, "tensors")
         require_players(task, 1)
         if task.atari:
             raise ConfigError(f"env.atari: backend=tensors does not preprocess {task.id}: use env.atari=null")
-        env = _make(task)
-        if lacks := [name for name in ATTRIBUTES if not hasattr(env, name)]:
-            raise ConfigError(f"env.id={task.id} makes a {type(env).__name__}, which lacks {', '.join(lacks)}")
-        tensor_env = TensorEnv(env, task.id)
-        try:
-            if env.num_envs != task.num_envs:
-                raise ConfigError(
-                    f"env.id={task.id} makes {env.num_envs} environments for num_envs={task.num_envs}: its factory "
-                    "takes their number as num_envs"
-                )
-            require_supported_spaces(task, env.single_observation_space, env.single_action_space)
-        except ConfigError:
-            tensor_env.close()
-            raise
-        return tensor_env
-
-
-def _make(task: Task) -> Any:
-    """What the factory of `task` returns. Raises `ConfigError` if there is none or it raises."""
-    module, _, name = task.id.partition(":")
-    try:
-        with exit_as_error(f"backend=tensors: {task.id}"):
+        module, _, name = task.id.partition(":")
+        with as_config_error(f"{task.id} on backend=tensors"):
             factory: Any = pydoc.locate(f"{module}.{name}") if name else None
             if not callable(factory):
                 raise ConfigError(
                     f"env.id={task.id}: backend=tensors takes module:factory, a function of num_envs and env.kwargs "
                     "that Python can import"
                 )
-            return factory(num_envs=task.num_envs, **(task.kwargs or {}))
-    except (ConfigError, RunError):
-        raise
-    except Exception as error:  # whatever the user's code raises
-        reason = one_line(error) or type(error).__name__
-        raise ConfigError(f"backend=tensors cannot make {task.id!r}: {reason}") from error
+            env = TensorEnv(factory(num_envs=task.num_envs, **task.kwargs), task.id)
+        if env.num_envs != task.num_envs:
+            env.close()
+            raise ConfigError(f"env.id={task.id} makes {env.num_envs} environments for num_envs={task.num_envs}")
+        require_supported_spaces(task, env.observation_space, env.action_space)
+        return env
 
 
 class TensorEnv(GraphEnv):
@@ -136,11 +115,9 @@ class TensorEnv(GraphEnv):
         import torch
 
         expected = (self.num_envs, *shape)
-        if not isinstance(array, torch.Tensor):
-            kind = type(array).__name__
-            raise RunError(f"env.id={self._id} returns {name} of type {kind}, not a tensor of shape {list(expected)}")
-        if array.shape != expected:
-            raise RunError(f"env.id={self._id} returns {name} of shape {list(array.shape)}, not {list(expected)}")
+        if not isinstance(array, torch.Tensor) or array.shape != expected:
+            given = f"{type(array).__name__} {list(np.shape(array))}"
+            raise RunError(f"env.id={self._id} returns {name} that are {given}, not a tensor {list(expected)}")
         device = self._device
         if device is not None and (array.device.type, array.device.index or 0) != (device.type, device.index or 0):
             raise RunError(

@@ -11,9 +11,10 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
-from ppo_bench.envs.base import DEVICES
 from ppo_bench.mathematics.arrays import ArraySpec
 
+DEVICES = "devices"
+"""The mesh axis by which a program knows the devices that share it."""
 REPLICATED = Spec()
 """Spec of an array that is replicated on every device."""
 

@@ -14,6 +14,7 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.flattened import FlattenedBox, is_byte_space
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
+from ppo_bench.envs.observation_flattening import dropped_texts
 from ppo_bench.networks.convolutions import MIN_IMAGE_SIDE, find_images
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.own import Own
@@ -36,7 +37,7 @@ def advice(config: Config, env: VectorEnv | GraphEnv) -> Iterator[str]:
             "warning: ppo.mask_resets=false teaches that a final state is worth what the next episode's first is, and "
             "ppo.bootstrap_truncated=true builds on that: make both true, or both false as CleanRL's scripts do"
         )
-    if texts := getattr(env, "dropped_texts", ()):
+    if texts := dropped_texts(env.observation_space):
         yield f"warning: the policy does not see the texts in the observations of {config.task.id}: {', '.join(texts)}"
     yield from _differences_from_source(config)
     trained = config.num_iterations * config.ppo.batch_size

@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
 
-from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import NO_LIMIT
 
 LIMITS = ("max_steps_in_episode", "max_timesteps")
@@ -42,13 +41,6 @@ class GymnaxState(NamedTuple):
     """Number of steps in the current episode, int32."""
 
 
-def _replace_params(default: Any, params: Mapping[str, Any]) -> Any:
-    known = [field.name for field in dataclasses.fields(default)] if dataclasses.is_dataclass(default) else []
-    if unknown := [name for name in params if name not in known]:
-        raise ConfigError(f"env.kwargs: there is no parameter {unknown[0]}; there are {', '.join(known) or 'none'}")
-    return dataclasses.replace(default, **params) if params else default
-
-
 def _reset_flops(env: Any, params: Any) -> float:
     """Number of floating-point operations of a reset, as JAX estimates it for a CPU; infinity if there is no CPU.
 
@@ -69,9 +61,10 @@ class Gymnax:
     num_words = 2
 
     def __init__(self, env: Any, params: Mapping[str, Any]) -> None:
-        """`params` replace default parameters of these names. Raises `ConfigError` if one is unknown."""
+        """`params` replace default parameters of these names."""
         with jax.enable_x64(False), jax.default_prng_impl(_PRNG):
-            self._env, self._params = env, _replace_params(env.default_params, params)
+            self._env = env
+            self._params = dataclasses.replace(env.default_params, **params) if params else env.default_params
             observation_space, action_space = env.observation_space(self._params), env.action_space(self._params)
             self.costly_resets = _reset_flops(env, self._params) > COSTLY_RESET_FLOPS
             obs: Any = jax.eval_shape(env.reset_env, jax.random.PRNGKey(0), self._params)[0]
@@ -80,8 +73,6 @@ class Gymnax:
         if limit and not hasattr(env, "is_truncated"):  # before gymnax 1.0 steps at the limit end episodes as any end
             self._params = dataclasses.replace(self._params, **{limit: NO_LIMIT})
         self._choices = int(observation_space.n) if hasattr(observation_space, "n") else None
-        if not isinstance(obs, jax.ShapeDtypeStruct):
-            raise ConfigError(f"observations of {type(env).__name__} are of several parts: give them as one array")
         self.observation_space = self._supported_observation_space(obs)
         self.action_space = self._supported_action_space(action_space)
 
