@@ -7,19 +7,20 @@ import gc
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from ppo_bench.algorithms.base import metrics_of
-from ppo_bench.common.errors import FailedRuns, RunInterrupted
+from ppo_bench.common.errors import FailedRuns, RunError, RunInterrupted
 from ppo_bench.common.progress import ProgressDisplay
 from ppo_bench.common.stopping import stop_requests
 from ppo_bench.configuration.config import Config
+from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Metrics
 from ppo_bench.runners.seeds import SeedsRunner
 from ppo_bench.runs.callbacks import Callbacks
 from ppo_bench.runs.distributed import all_gather_object
-from ppo_bench.runs.interruption import describe_interruption, explain_failures
 from ppo_bench.runs.run_writer import RunWriter
 
 MIN_WRITE_INTERVAL_SECONDS = 0.2
@@ -45,7 +46,7 @@ def run_iterations(
     loop_started = time.perf_counter() - callbacks.seconds
     with (
         stop_requests() as stop,
-        explain_failures(stop, writers),
+        _explain_failures(stop, writers),
         _rows_writer(writers) as write_rows,
         _progress_display(config, writers) as show_speed,
     ):
@@ -80,11 +81,8 @@ def run_iterations(
                 callbacks.notify()
                 stopped = any(all_gather_object(callbacks.process_group, bool(stop)))
             if stopped and ends_block and not (has_checkpoint and iteration == last):
-                if not has_checkpoint:
-                    for writer, arrays in zip(writers, runner.export(state), strict=False):
-                        writer.snapshot(arrays)
                 if writers:
-                    raise RunInterrupted(describe_interruption(writers[0].folder, iteration))
+                    raise RunInterrupted(_describe_interruption(writers))
                 return True
     for writer in writers:
         writer.finish(setup_seconds)
@@ -115,13 +113,43 @@ def _rows_writer(writers: Sequence[RunWriter]) -> Iterator[Callable[[float], Non
 
     try:
         yield write_rows
-    except BaseException:
+    finally:
         for writer in writers:
-            with suppress(OSError):  # what has failed comes first
-                writer.write()
-        raise
-    for writer in writers:
-        writer.write()
+            writer.write()
+
+
+@contextmanager
+def _explain_failures(stop: Sequence[int], writers: Sequence[RunWriter]) -> Iterator[None]:
+    """Add to an error what is kept of its run. One after a stop request becomes `RunInterrupted`: the signal may have
+    ended environments, too."""
+    try:
+        yield
+    except RunError as error:
+        if stop:
+            raise RunInterrupted(_describe_interruption(writers)) from error
+        if not writers:
+            raise
+        if isinstance(error, FailedRuns):
+            raise FailedRuns(
+                {k: f"{why}; {describe_newest_checkpoint(writers[k].folder)}" for k, why in error.reasons.items()}
+            ) from error
+        raise type(error)(f"{error}; {describe_newest_checkpoint(writers[0].folder)}") from error
+
+
+def _describe_interruption(writers: Sequence[RunWriter]) -> str:
+    """A phrase for runs that were stopped; another rank than 0 knows no folder."""
+    if not writers:
+        return "stopped at once"
+    folder, iteration = writers[0].folder, writers[0].loop.iteration
+    has_checkpoint = checkpoint.newest_iteration(folder / "checkpoints") is not None
+    resumption = "resumes there" if has_checkpoint else "starts from scratch"
+    return f"stopped after iteration {iteration}; {describe_newest_checkpoint(folder)}; the same command {resumption}"
+
+
+def describe_newest_checkpoint(folder: Path) -> str:
+    """A phrase for an unfinished run in `folder`: what is kept."""
+    iteration = checkpoint.newest_iteration(folder / "checkpoints")
+    return f"{folder} is kept up to iteration {iteration}" if iteration else "no checkpoint yet"
 
 
 def save(
