@@ -14,8 +14,6 @@ from numpy.testing import assert_array_equal
 from ppo_bench.__main__ import main
 from ppo_bench.commands.evaluate import main as evaluate
 from ppo_bench.common.cli import exit_code
-from ppo_bench.common.errors import ConfigError
-from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import EnvStep, PolicyInput, Task, VectorEnv
 from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.envpool import EnvPoolBackend
@@ -291,9 +289,3 @@ def test_runs_against_opponents_from_the_past_are_refused_in_a_line(
     saved = checkpoint.load_named(checkpoint.find(folder))
     loop = saved.loop | {"ratings": {"1": [25.0, 8.0]}}
     assert LoopState.from_checkpoint(loop).iteration == saved.loop["iteration"]
-    config = load_config([*TINY, "framework=torch_eager"])
-    runner = config.framework.runner(config.training_spec(config.backend.make(config.task)))
-    pool = {f"opponents.{name}": np.stack([x] * 8) for name, x in saved.arrays.items() if name.startswith("params.")}
-    with pytest.raises(ConfigError, match="against opponents from its past, which this version lacks"):
-        runner.restore(saved.arrays | pool)
-    runner.close()

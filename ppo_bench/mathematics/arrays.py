@@ -91,10 +91,8 @@ def load_arrays(specs: Sequence[ArraySpec], arrays: Mapping[str, np.ndarray], st
     """The declared arrays from a checkpoint's `arrays`, by name, cast to their declared dtypes.
 
     Raises `ConfigError` if an array is missing or has another shape. With `strict`, also if the checkpoint has
-    parameters that are not declared, or opponents from the past, as trainings of November 2026 could have.
+    parameters that are not declared.
     """
-    if strict and any(name.startswith("opponents.") for name in arrays):
-        raise ConfigError("the checkpoint is of a training against opponents from its past, which this version lacks")
     expected = {array.name for array in select_roles(specs, ArrayRole.PARAMETER)}
     missing, unexpected = expected - set(arrays), {name for name in arrays if name.startswith("params.")} - expected
     if missing or (strict and unexpected):

@@ -36,7 +36,7 @@ class JaxLearnerState:
 
 
 class JaxLearner:
-    """A `Learner`; see ppo_bench/runners/learner.py."""
+    """A `Learner`; see ppo_bench/runners/host.py."""
 
     def __init__(self, spec: TrainingSpec) -> None:
         self._spec, self._functions = spec, JaxFunctions(spec)

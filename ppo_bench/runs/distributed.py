@@ -28,11 +28,6 @@ EnvWrapper = Callable[[VectorEnv | GraphEnv, Shard], Any]
 """Function that wraps the environments of a rank."""
 
 
-def select_envs(env: VectorEnv | GraphEnv, shard: Shard) -> VectorEnv | GraphEnv:
-    """The environments, unchanged."""
-    return env
-
-
 @contextmanager
 def detect_lost_rank() -> Iterator[None]:
     """A context in which a collective operation that fails raises `RankLostError`: another rank has ended or hangs."""
@@ -48,7 +43,7 @@ def detect_lost_rank() -> Iterator[None]:
 class DistributedRunner:
     """The runner of a rank. All ranks call its methods in the same order; what they return is that of all ranks."""
 
-    def __init__(self, config: Config, wrap: EnvWrapper = select_envs, ppo: Any = None) -> None:
+    def __init__(self, config: Config, wrap: EnvWrapper | None = None, ppo: Any = None) -> None:
         """Join the other ranks, and make this one's part of the environments and its runner."""
         rank_info = read_rank_info()
         assert rank_info is not None
@@ -63,7 +58,7 @@ class DistributedRunner:
             task = replace(config.task, num_envs=shard.size(config.ppo.num_envs))
             made = make_env(config.backend, task)
             stack.callback(made.close)
-            self.env = wrap(made, shard)
+            self.env = wrap(made, shard) if wrap else made
             spec = replace(config.training_spec(self.env), ppo=ppo or config.ppo)
             self.spec: TrainingSpec = replace(
                 spec, shard=shard, process_group=self.process_group, local_shard=local_shard

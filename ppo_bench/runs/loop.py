@@ -60,7 +60,7 @@ def run_iterations(
             now = time.perf_counter()
             _enable_garbage_collection()
             sps, started = batch_size / (now - started), now
-            _require_finite([metrics for metrics, _ in reports], callbacks.configs, iteration)
+            _require_finite(config, [metrics for metrics, _ in reports], iteration)
             seconds = now - loop_started - callbacks.seconds
             evaluation = callbacks.evaluate(runner, state, iteration, stop)
             for writer, (metrics, episodes), columns in zip(
@@ -130,9 +130,9 @@ def _explain_failures(stop: Sequence[int], writers: Sequence[RunWriter]) -> Iter
         if not writers:
             raise
         if isinstance(error, FailedRuns):
-            raise FailedRuns(
-                {k: f"{why}; {describe_newest_checkpoint(writers[k].folder)}" for k, why in error.reasons.items()}
-            ) from error
+            names = [f"{writer.config.named}: " if len(writers) > 1 else "" for writer in writers]
+            kept = [describe_newest_checkpoint(writer.folder) for writer in writers]
+            raise FailedRuns({k: f"{names[k]}{why}; {kept[k]}" for k, why in error.reasons.items()}) from error
         raise type(error)(f"{error}; {describe_newest_checkpoint(writers[0].folder)}") from error
 
 
@@ -198,16 +198,15 @@ def _title(writers: Sequence[RunWriter]) -> str:
     return f"{config.task.name} {config.backend.name} {config.framework.name} {runs}"
 
 
-def _require_finite(metrics_by_run: Sequence[Metrics], configs: Sequence[Config], iteration: int) -> None:
+def _require_finite(config: Config, metrics_by_run: Sequence[Metrics], iteration: int) -> None:
     """Raise `FailedRuns` if losses of some runs are not finite in this iteration."""
-    reasons, specs = {}, metrics_of(configs[0].algorithm, configs[0].network)
+    reasons, specs = {}, metrics_of(config.algorithm, config.network)
     always_finite = {metric.name for metric in specs if metric.always_finite}
-    for position, (metrics, config) in enumerate(zip(metrics_by_run, configs, strict=True)):
+    for position, metrics in enumerate(metrics_by_run):
         names = [name for name, value in metrics.items() if name in always_finite and not math.isfinite(value)]
         if names:
-            run = f" of {config.named}" if len(configs) > 1 else ""
             reasons[position] = (
-                f"{names[0]}{run} is {metrics[names[0]]} in iteration {iteration}: learning diverged; "
+                f"{names[0]} is {metrics[names[0]]} in iteration {iteration}: learning diverged; "
                 "try a smaller ppo.learning_rate"
             )
     if reasons:

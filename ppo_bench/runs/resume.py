@@ -110,20 +110,10 @@ def starting_point_of(runs: Sequence[SeedRun], newest: Sequence[checkpoint.Check
     if common == first:
         return new_starting_point(runs)
     checkpoints = [
-        saved if saved and k == common else _load_iteration(folder, common)
+        saved if saved and k == common else checkpoint.load_iteration(folder, common)
         for saved, k, folder in zip(newest, iterations, folders, strict=True)
     ]
     loops = [LoopState.from_checkpoint(saved.loop) for saved in checkpoints]
     for run, loop in zip(runs, loops, strict=True):
         loop.check_files(run.folder)
     return StartingPoint(loops, [saved.arrays for saved in checkpoints], resumes=True)
-
-
-def _load_iteration(folder: Path, iteration: int) -> checkpoint.Checkpoint:
-    try:
-        return checkpoint.load_iteration(folder, iteration)
-    except ConfigError as error:
-        raise ConfigError(
-            f"{folder} has no intact checkpoint of iteration {iteration}, to which another run has to go back: train "
-            "the runs by themselves (num_seeds=1, without a grid), or train all again with rerun=true"
-        ) from error

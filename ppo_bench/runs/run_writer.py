@@ -58,7 +58,7 @@ class RunWriter:
         """
         self.config = config
         self._action_size = action_size
-        self._tracking = Trackers({}, folder)
+        self._tracking: Trackers | None = None
         self._unlogged_rows, self._unlogged_episodes = list[dict[str, Any]](), list[dict[str, Any]]()
         self.folder = folder
         self.loop = loop
@@ -114,7 +114,7 @@ class RunWriter:
         ended = [_episode_row(first_step, e) for e in episodes[-EPISODE_ROWS_PER_ITERATION:]]
         self._metrics.add([row])
         self._episodes.add(ended)
-        if self._tracking.is_open:
+        if self._tracking:
             self._unlogged_rows.append(row)
             self._unlogged_episodes += ended
         return row
@@ -123,9 +123,10 @@ class RunWriter:
         """Pass the rows that wait to the operating system, and to the trackers."""
         self._metrics.write()
         self._episodes.write()
-        self._tracking.log(self._unlogged_rows, self._unlogged_episodes)
-        self._unlogged_rows.clear()
-        self._unlogged_episodes.clear()
+        if self._tracking:
+            self._tracking.log(self._unlogged_rows, self._unlogged_episodes)
+            self._unlogged_rows.clear()
+            self._unlogged_episodes.clear()
 
     @contextmanager
     def open_trackers(self) -> Iterator[None]:
