@@ -86,7 +86,6 @@ class TorchLearner:
         ops.function(spec.network.module)  # before it is compiled
         self._update_functions = make_update_functions(spec, ops)
         self._rollout_buffer = allocate(spec, self.device)
-        self.compiles = compiler is not None
         self.compile = compiled = compiler or (lambda function: function)
         """Transformation of functions before their first call."""
         self._envs_on_host = not isinstance(spec.env, GraphEnv)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError, FailedRuns, RankLostError, RunInterrupted, one_line
-from ppo_bench.common.rank_info import RankInfo, read_rank_info
+from ppo_bench.common.rank_info import read_rank_info
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.observation_selection import make_env
@@ -48,7 +48,9 @@ class DistributedRunner:
         rank_info = read_rank_info()
         assert rank_info is not None
         shard = Shard(rank_info.rank, rank_info.world_size)
-        local_shard, cores = _local_shard(rank_info)
+        local_shard = Shard(rank_info.local_rank, rank_info.local_world_size)
+        own = rank_info.own_cores
+        cores = available_cores() if own else shard_of_cores(local_shard.index, local_shard.count)
         with ExitStack() as stack:
             stack.enter_context(cpu_affinity(cores))
             config.framework.configure_process(tuning=config.tuning, devices=config.devices_here)
@@ -109,14 +111,6 @@ class DistributedRunner:
         # If this rank alone fails, the others must not fail before it has said why.
         if error is None or isinstance(error, RunInterrupted | FailedRuns):
             self.process_group.close()
-
-
-def _local_shard(rank_info: RankInfo) -> tuple[Shard, list[int]]:
-    """Position of this rank among those of its machine, and the cores that are its own."""
-    local_shard = Shard(rank_info.local_rank, rank_info.local_world_size)
-    return local_shard, available_cores() if rank_info.own_cores else shard_of_cores(
-        local_shard.index, local_shard.count
-    )
 
 
 def all_gather_object(process_group: ProcessGroup | None, value: Any) -> list[Any]:

@@ -7,7 +7,7 @@ import gc
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +44,14 @@ def run_iterations(
     block_size, checkpoint_interval = config.framework.iterations_per_call, config.root.checkpoint.every_iterations
     last, batch_size, stopped = config.num_iterations, config.ppo.batch_size, False
     loop_started = time.perf_counter() - callbacks.seconds
-    with (
-        stop_requests() as stop,
-        _explain_failures(stop, writers),
-        _rows_writer(writers) as write_rows,
-        _progress_display(config, writers) as show_speed,
-    ):
+    last_write = loop_started
+    with ExitStack() as stack:
+        stop = stack.enter_context(stop_requests())
+        stack.enter_context(_explain_failures(stop, writers))
         for writer in writers:
+            stack.callback(writer.write)  # also if the loop ends by an exception
             writer.prune()  # a kill may have come before it
+        show_speed = stack.enter_context(_progress_display(config, writers))
         while iteration < last:
             if iteration % block_size == 0:  # else it has been running since the previous iteration ended
                 started = time.perf_counter()
@@ -67,7 +67,10 @@ def run_iterations(
                 writers, reports, evaluation or callbacks.columns, strict=False
             ):
                 callbacks.queue_row(writer, writer.add(metrics, episodes, seconds, sps, columns))
-            write_rows(now)
+            if now - last_write >= MIN_WRITE_INTERVAL_SECONDS:
+                last_write = now
+                for writer in writers:
+                    writer.write()
             show_speed(sps)
             # An iteration whose evaluation was stopped has no checkpoint, so that the resumed run makes it again.
             is_due = iteration % checkpoint_interval == 0 or iteration == last
@@ -94,28 +97,6 @@ def _enable_garbage_collection() -> None:
     if not gc.isenabled():
         gc.freeze()
         gc.enable()
-
-
-@contextmanager
-def _rows_writer(writers: Sequence[RunWriter]) -> Iterator[Callable[[float], None]]:
-    """A function of the current time that writes the waiting rows if the last write is long enough ago.
-
-    All rows are written when the context ends, also by an exception.
-    """
-    last = time.perf_counter()
-
-    def write_rows(now: float) -> None:
-        nonlocal last
-        if now - last >= MIN_WRITE_INTERVAL_SECONDS:
-            last = now
-            for writer in writers:
-                writer.write()
-
-    try:
-        yield write_rows
-    finally:
-        for writer in writers:
-            writer.write()
 
 
 @contextmanager

@@ -35,8 +35,6 @@ from ppo_bench.runs.trackers.tracking import Trackers
 from ppo_bench.runs.video.video_recorder import VideoRecorder
 from ppo_bench.tuning.machine import peak_memory_bytes
 
-NO_COLUMNS: Mapping[str, float | None] = {}
-
 
 class RunWriter:
     """The files that one run writes to its folder during training."""
@@ -96,7 +94,7 @@ class RunWriter:
         episodes: list[Episode],
         seconds: float,
         sps: float,
-        evaluated: Mapping[str, float | None] = NO_COLUMNS,
+        evaluated: Mapping[str, float | None],
     ) -> dict[str, Any]:
         """Record one iteration, `seconds` after the files of rows were opened, at `sps` environment steps per second.
 
