@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from ppo_bench.runners.torch import Compiler, CudaGraphs
 
 
+FALLBACK_CACHE_DIR = "outputs/.compiled"
+"""Folder for compiled programs if the configured one is not writable."""
 IGNORED_WARNINGS = ("TensorFloat32 tensor cores for float32", r"\s*Online softmax is disabled")
 """Beginnings of warnings of PyTorch's compiler on GPUs: one recommends TF32, on which `precision` decides; another, of
 torch 2.11, says how it compiled a softmax."""
@@ -253,16 +255,16 @@ Framework = Torch | Jax
 def _cache_folder(root: str | None, framework: str) -> str | None:
     """Cache folder under `root` for the compiled programs of `framework`; None if they are not cached.
 
-    If it is not writable, for example without a home directory, a warning is printed.
+    If it is not writable, for example without a home directory, `FALLBACK_CACHE_DIR` replaces `root`.
     """
     if root is None:
         return None
-    folder = Path(root).expanduser() / framework
-    with suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
-    if os.access(folder, os.W_OK):
-        return str(folder)
-    print_status(f"warning: {folder} cannot be written; see framework.compile_cache")
+    for folder in (Path(path).expanduser().absolute() / framework for path in (root, FALLBACK_CACHE_DIR)):
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            return str(folder)
+        print_status(f"warning: {folder} cannot be written; see framework.compile_cache")
     return None
 
 
