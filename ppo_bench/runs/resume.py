@@ -96,9 +96,9 @@ def starting_point_of(runs: Sequence[SeedRun], newest: Sequence[checkpoint.Check
     folders, first, source = [run.folder / "checkpoints" for run in runs], _first_iteration(runs), runs[0].config.source
     iterations = [saved.loop["iteration"] if saved else first for saved in newest]
     common = min(iterations)
-    if common == first and source is None:
-        return StartingPoint([LoopState() for _ in runs], None, resumes=False)
     if common == first:
+        if source is None:
+            return StartingPoint([LoopState() for _ in runs], None, resumes=False)
         steps = source.loop["global_step"]
         # Each run has random numbers of its own seed.
         arrays = [source.arrays | {"seed": np.array(run.config.root.seed)} for run in runs]
