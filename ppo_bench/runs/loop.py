@@ -121,10 +121,12 @@ def _describe_interruption(writers: Sequence[RunWriter]) -> str:
     """A phrase for runs that were stopped; another rank than 0 knows no folder."""
     if not writers:
         return "stopped at once"
-    folder, iteration = writers[0].folder, writers[0].loop.iteration
-    has_checkpoint = checkpoint.newest_iteration(folder / "checkpoints") is not None
-    resumption = "resumes there" if has_checkpoint else "starts from scratch"
-    return f"stopped after iteration {iteration}; {describe_newest_checkpoint(folder)}; the same command {resumption}"
+    folder = writers[0].folder
+    resumption = "resumes there" if checkpoint.newest_iteration(folder / "checkpoints") else "starts from scratch"
+    return (
+        f"stopped after iteration {writers[0].loop.iteration}; {describe_newest_checkpoint(folder)}; the same command "
+        f"{resumption}"
+    )
 
 
 def describe_newest_checkpoint(folder: Path) -> str:
