@@ -145,7 +145,7 @@ class BreaksToTheRight(CartPole):
         return state, rewards.at[2].set(jnp.where(state.x[2] > 0.15, jnp.nan, rewards[2])), ends
 
 
-def test_rewards_that_are_no_numbers_name_their_seeds() -> None:
+def test_rewards_that_are_no_numbers_fail_their_runs_alone() -> None:
     seeds, env = range(5, 11), DynamicsEnv(BreaksToTheRight(), 4)
     spec = problem_for(DynamicsEnv(CartPole(), 4), 4, [])
     failing = set()
