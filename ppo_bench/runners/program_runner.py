@@ -108,12 +108,14 @@ class ProgramRunner:
     def enqueue_iterations(
         self, state: ProgramState, program: IterationProgram, arguments: Callable[[int], tuple[Any, Tree]]
     ) -> None:
-        """Enqueue the next iterations of `program`, without waiting for them.
+        """Enqueue the iterations of `program` to the end of the block, at most `MAX_PENDING`, without waiting for them.
 
         `arguments` returns the seed and the hyperparameters of an iteration.
         """
+        block_ends = (state.iteration // self._iterations_per_call + 1) * self._iterations_per_call
+        last = min(block_ends, state.iteration + MAX_PENDING, self.spec.num_iterations)
         with jax.default_device(self.functions.device):
-            for k in self.iterations_to_enqueue(state.iteration, len(state.pending)):
+            for k in range(state.iteration + len(state.pending) + 1, max(last, state.iteration + 1) + 1):
                 state.train_state, state.envs, *results = program(
                     state.train_state, state.envs, *arguments(k), np.int32(k)
                 )
@@ -125,12 +127,6 @@ class ProgramRunner:
 
     def _learning_rate(self, iteration: int) -> float:
         return self.spec.ppo.learning_rate_of(iteration, self.spec.num_iterations)
-
-    def iterations_to_enqueue(self, iteration: int, pending: int = 0) -> range:
-        """Iterations to enqueue: from `iteration + pending + 1` to the end of the block, at most `MAX_PENDING`."""
-        block_ends = (iteration // self._iterations_per_call + 1) * self._iterations_per_call
-        last = max(iteration + 1, min(block_ends, iteration + MAX_PENDING, self.spec.num_iterations))
-        return range(iteration + pending + 1, last + 1)
 
     # --- Initialising, exporting and restoring ------------------------------------------------------------------------
 
