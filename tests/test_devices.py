@@ -276,7 +276,7 @@ def test_more_devices_than_cores_are_one_line() -> None:
 def test_minibatches_that_shards_cannot_fill_equally_are_one_line() -> None:
     words = ["ppo.shards=2", "network=gru", "ppo.num_minibatches=4"]
     with pytest.raises(
-        ConfigError, match=r"ppo\.num_minibatches=4 does not divide the 2 rows of each of ppo\.shards=2"
+        ConfigError, match=r"num_minibatches=4 does not divide 2, which is ppo\.num_envs / ppo\.shards=2"
     ):
         problem_for(RandomScenes(4, False, False), 1, words)
 

@@ -33,17 +33,6 @@ def test_a_finished_run_whose_record_is_another_file_is_done_all_the_same(
     assert "run.json is not the record of a run; rerun=true" in capfd.readouterr().err.splitlines()[-1]
 
 
-def test_what_a_finished_run_has_not_recorded_is_said(copied: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    before = snapshot(copied)
-    words = [*RUN, f"outputs={copied.parents[2]}", "evaluation.every_iterations=1", "env.info=[TimeLimit]"]
-    assert exit_code(main, words) == 0
-    assert capfd.readouterr().err.splitlines()[1] == (
-        "ppo_bench: warning: env.info=TimeLimit, evaluation.every_iterations=1: it was trained without, and only "
-        "rerun=true records this"
-    )
-    assert snapshot(copied) == before
-
-
 def test_a_rerun_trains_afresh_beside_the_run_and_learns_the_same(
     copied: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

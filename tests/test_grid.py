@@ -159,7 +159,7 @@ def test_runs_go_on_without_those_whose_learning_diverges(tmp_path: Path, capfd:
         assert [row["iteration"] for row in rows(folder)] == list(range(1, 33))
         assert json.loads((folder / "result.json").read_text())["resumes"] > 0
     for folder, name in zip(folders[2:], names, strict=True):
-        (said,) = [line for line in lines if f"gradient_norm of {name} is inf" in line]
+        (said,) = [line for line in lines if f"{name}: gradient_norm is inf" in line]
         why = said.removeprefix("ppo_bench: ")
         assert why.endswith(f"{folder} is kept up to iteration {len(rows(folder)) // 2 * 2}")
         assert error_of(folder) == why

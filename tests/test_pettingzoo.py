@@ -20,7 +20,7 @@ from ppo_bench.envs.envpool import EnvPoolBackend
 from ppo_bench.envs.pettingzoo import PettingZooBackend
 from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.torch.ops import TorchOps
-from ppo_bench.runs.video.record_video import RecordedEnv, open_mp4
+from ppo_bench.runs.video.record_video import open_mp4
 from ppo_bench.runs.video.scene import draw_off_screen, open_scene
 from tests.runners import composed
 from tests.videos import frames_of
@@ -179,12 +179,13 @@ def test_games_are_drawn(words: list[str], shape: tuple[int, int] | None, tmp_pa
     draw_off_screen()
     scene = open_scene(load_config(words))
     with open_mp4(tmp_path / "game.mp4", scene.fps) as add:
-        env = RecordedEnv(scene, add)
-        policy_input = env.reset([1, 1])
+        policy_input = scene.env.reset([1, 1])
+        add(scene.draw(policy_input.obs))
         for _ in range(20):
             action_mask = policy_input.action_mask if policy_input.action_mask is not None else np.ones((2, 6), bool)
-            policy_input = env.step(action_mask.argmax(1)).policy_input
-        env.close()
+            policy_input = scene.env.step(action_mask.argmax(1)).policy_input
+            add(scene.draw(policy_input.obs))
+        scene.env.close()
     frames = frames_of(tmp_path / "game.mp4")
     assert len(frames) == 21
     assert shape is None or frames[0].shape[:2] == shape

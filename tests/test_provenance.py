@@ -59,19 +59,8 @@ def test_a_run_that_goes_on_under_other_variables_of_a_library_says_so(tmp_path:
     assert "not what the run started with" not in same
     (folder / "result.json").unlink()
     said = trained(tmp_path, *words, XLA_FLAGS="--xla_cpu_enable_fast_math=true").stderr
-    assert "not what the run started with: ATEN_CPU_CAPABILITY: default -> unset; XLA_FLAGS: unset -> --xla_cpu" in said
-
-
-def test_variables_that_only_say_how_processes_meet_are_not_recorded() -> None:
-    """torchrun sets some of them, and a run may go on without it."""
-    met = ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "JAX_COORDINATOR_ADDRESS", "JAX_PROCESS_ID", "JAX_COMPILATION_CACHE_DIR")
-    computed = ("JAX_ENABLE_X64", "GLIBC_TUNABLES", "NCCL_ALGO", "XLA_FLAGS", "TORCHDYNAMO_DISABLE")
-    names = ", ".join(map(repr, (*met, *computed)))
-    program = f"from ppo_bench.runs.provenance import VARIABLES; print(*({{{names}}} & {{*VARIABLES}}))"
-    variables = dict.fromkeys((*met, *computed), "1") | {"GLIBC_TUNABLES": "", "XLA_FLAGS": ""}
-    command = [sys.executable, "-c", program]
-    ended = subprocess.run(command, env=ENVIRONMENT | variables, capture_output=True, text=True, check=True)
-    assert set(ended.stdout.split()) == set(computed)
+    assert "not what the run started with: XLA_FLAGS: None -> --xla_cpu_enable_fast_math=true" in said
+    assert "ATEN_CPU_CAPABILITY: default -> None" in said
 
 
 def test_the_packages_of_what_a_configuration_names_are_recorded() -> None:

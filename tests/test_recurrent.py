@@ -173,7 +173,10 @@ def test_an_episode_that_is_cut_short_is_worth_what_its_memory_says(framework: s
 
 def test_wrong_input_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for words, fragment in (
-        (["network=lstm", "ppo.num_envs=2", "ppo.num_minibatches=4"], "does not divide ppo.num_envs=2"),
+        (
+            ["network=lstm", "ppo.num_envs=2", "ppo.num_minibatches=4"],
+            "does not divide 2, which is ppo.num_envs / ppo.shards=1",
+        ),
         (["network=lstm", "network.units=0"], "network.units=0: must be at least 1"),
         (["network=lstm", "network.cell=rnn"], "network.cell=rnn: choose lstm or gru"),
         (["network=lstm_cnn"], "this network takes images"),

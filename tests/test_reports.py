@@ -15,7 +15,7 @@ from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.runners.base import Episode, TrainingSpec
 from ppo_bench.runners.episodes import EpisodeTotals
 from ppo_bench.runners.program import RolloutRewards
-from ppo_bench.runners.reports import PendingIteration, collect_reports
+from ppo_bench.runners.program_runner import PendingIteration, collect_reports
 from tests.runners import problem_for
 
 REWARDS: list[list[list[float]]] = [[[1, 10], [2, 20], [4, 40]], [[100, 0.5], [200, 0.25], [400, 0.125]]]

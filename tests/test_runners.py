@@ -175,7 +175,7 @@ def test_torch_compile_does_not_compile_again_after_the_first_iteration() -> Non
 
 def test_a_process_compiles_as_many_experiments_as_it_is_given() -> None:
     """PyTorch counts the partials of all experiments as one function, and stops at 8 by itself."""
-    compiler: Any = load_config(["framework=torch_compile"]).framework.compiler()  # type: ignore[attr-defined]
+    compiler: Any = load_config(["framework=torch_compile"]).framework.compiler()  # type: ignore[union-attr]
     for k in range(10):
         function = compiler(functools.partial(scaled, k), backend="eager", mode=None)
         assert function(torch.ones(2)).tolist() == [k, k]
@@ -188,7 +188,7 @@ def scaled(factor: float, x: torch.Tensor) -> torch.Tensor:
 def test_torch_compile_keeps_what_it_compiles_where_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "nowhere")
     words = ["framework=torch_compile", f"framework.compile_cache={tmp_path}"]
-    load_config(words).framework.compiler()  # type: ignore[attr-defined]
+    load_config(words).framework.compiler()  # type: ignore[union-attr]
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "torch")
 
 

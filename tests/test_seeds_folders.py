@@ -199,7 +199,7 @@ def test_a_checkpoint_to_which_all_would_go_back_and_that_one_has_lost_is_named(
     folder = configs(tmp_path)[0].run_folder
     (folder / "checkpoints" / "iteration_00000003" / "arrays.safetensors").write_bytes(b"")
     assert train(tmp_path) == 2
-    line = f"{folder / 'checkpoints'} has no intact checkpoint of iteration 3, to which another run has to go back"
+    line = f"checkpoint {folder / 'checkpoints' / 'iteration_00000003'} is damaged"
     assert line in capfd.readouterr().err.splitlines()[-1]
     assert (folder / "checkpoints" / "iteration_00000006").exists()
 

@@ -234,9 +234,7 @@ def test_an_environment_that_breaks_is_named_and_what_was_saved_is_kept(
     broken = ["env.id=tests.broken:BreaksLater-v0", "backend=gymnasium", "total_timesteps=4096", f"outputs={tmp_path}"]
     assert exit_code(main, broken) == 1
     message = capsys.readouterr().err.splitlines()[-1]
-    assert (
-        "environment 0 gave an observation of nan, which is not finite; it was before the first checkpoint" in message
-    )
+    assert "environment 0 gave an observation of nan, which is not finite; no checkpoint yet" in message
     assert exit_code(main, [*broken, "checkpoint.every_iterations=1"]) == 1
     message = capsys.readouterr().err.splitlines()[-1]
     assert message.endswith("seed1 is kept up to iteration 2")
@@ -268,7 +266,7 @@ def test_python_looks_for_cycles_again_after_a_run_that_could_not_begin(tmp_path
     assert gc.isenabled()
 
 
-def test_the_standard_deviation_of_a_policy_is_a_column_and_a_large_one_is_warned_of_once(
+def test_the_standard_deviation_of_a_policy_is_a_column(
     finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "std" not in rows(finished)[0]  # CartPole's actions are choices
@@ -277,10 +275,6 @@ def test_the_standard_deviation_of_a_policy_is_a_column_and_a_large_one_is_warne
     usual = [row["std"] for row in rows(Path(capsys.readouterr().out.splitlines()[-1]))]
     assert usual == pytest.approx([1.0] * 4, rel=0.1)
     assert exit_code(main, [*words, "ppo.ent_coef=10", "ppo.learning_rate=0.03"]) == 0
-    printed = capsys.readouterr()
-    large = [row["std"] for row in rows(Path(printed.out.splitlines()[-1]))]
+    large = [row["std"] for row in rows(Path(capsys.readouterr().out.splitlines()[-1]))]
     assert large == sorted(large)
     assert large[-2] > 10.0
-    (line,) = [line for line in printed.err.splitlines() if "standard deviation has grown" in line]
-    first = next(k for k, std in enumerate(large, 1) if std > 10.0)
-    assert f"by step {first * 128:,} " in line

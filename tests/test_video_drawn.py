@@ -12,10 +12,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 from ppo_bench.configuration.load import load_config
-from ppo_bench.envs.base import VectorEnv
 from ppo_bench.envs.gymnasium import GymnasiumEnv
 from ppo_bench.envs.random_play import random_actions
-from ppo_bench.runs.video.record_video import RecordedEnv, open_mp4
+from ppo_bench.runs.video.record_video import open_mp4
 from ppo_bench.runs.video.scene import COLOURS, Scene, draw_off_screen, open_scene
 from tests.training import ENVIRONMENT, ROOT
 from tests.videos import frames_of
@@ -29,11 +28,12 @@ def drawn(overrides: str, path: Path, steps: int = 12) -> tuple[list[np.ndarray]
     scene = open_scene(load_config([*overrides.split(), "device=cpu"]))
     rng = np.random.default_rng(0)
     with open_mp4(path, scene.fps) as add:
-        env: VectorEnv = RecordedEnv(scene, add)
-        seen = [np.array(env.reset([3]).obs)]
+        seen = [np.array(scene.env.reset([3]).obs)]
+        add(scene.draw(seen[0]))
         for _ in range(steps):
-            seen.append(np.array(env.step(random_actions(env, rng)).obs))
-    env.close()
+            seen.append(np.array(scene.env.step(random_actions(scene.env, rng)).obs))
+            add(scene.draw(seen[-1]))
+    scene.env.close()
     return seen, frames_of(path), scene
 
 

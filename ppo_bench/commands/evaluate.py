@@ -112,7 +112,7 @@ def _all_found(runs: list[str], request: Request) -> list[Evaluated]:
 
 
 def _found(run: str, request: Request) -> Evaluated:
-    path = checkpoint.find(Path(run), snapshots=True)
+    path = checkpoint.find(Path(run))
     run_folder = checkpoint.run_of(path)
     changes = {key: getattr(request, key) for key in ("framework", "backend", "precision", "device")}
     if request.env.kwargs:

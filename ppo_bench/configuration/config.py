@@ -21,8 +21,8 @@ from ppo_bench.configuration.schema import RootSchema
 from ppo_bench.envs.base import Backend, GraphEnv, Task, VectorEnv
 from ppo_bench.networks.network import Network, NetworkSpec
 from ppo_bench.runners import checkpoint
-from ppo_bench.runners.base import Framework, TrainingSpec
-from ppo_bench.runners.seeds import describe_run
+from ppo_bench.runners.base import TrainingSpec
+from ppo_bench.runners.frameworks import Framework
 from ppo_bench.tuning.cores import num_available_cores
 from ppo_bench.tuning.machine import has_nvidia_gpu
 from ppo_bench.tuning.switches import Tuning
@@ -240,8 +240,8 @@ class Config:
 
     @property
     def named(self) -> str:
-        """Words that tell this run from those of the same program."""
-        return describe_run(self.own, self.root.seed)
+        """Name of a run among those trained with it: the hyperparameters in which they differ, and its seed."""
+        return " ".join((*(f"ppo.{name}={value}" for name, value in self.own.items()), f"seed {self.root.seed}"))
 
     def _run(self, values: dict[str, float], seed: int) -> Config:
         """Configuration of one of several runs, as if it were trained alone; `values` are by the keys of `grid`."""

@@ -271,7 +271,7 @@ class Backend(Protocol):
     name: str
 
     def libraries(self, env_id: str) -> tuple[str, ...]:
-        """Array libraries that step its environments with this id, of `jax` and `torch`; see `Framework.library`."""
+        """Array libraries that step its environments with this id, of `jax` and `torch`; see `Torch.library`."""
 
     def require(self) -> None:
         """Raise `ConfigError` if a package of the backend is not installed or an option is out of range."""

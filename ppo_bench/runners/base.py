@@ -1,18 +1,17 @@
-"""Interface of a framework: `Framework` and `Runner`, and the `TrainingSpec` from which a runner is built."""
+"""`Runner`, a framework's execution of PPO, and the `TrainingSpec` from which it is built."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from ppo_bench.algorithms.base import Hyperparameters
 from ppo_bench.algorithms.ppo import Ppo
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.rank_info import RankInfo
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.float_range import FLOAT32_MAX, SQUARE_MAX
 from ppo_bench.mathematics import noise
@@ -96,19 +95,15 @@ class TrainingSpec:
 
     def _require_equal_minibatches(self) -> None:
         """Raise `ConfigError` unless every shard contributes equally many samples to each minibatch."""
-        shards, minibatches = self.ppo.shards, self.ppo.num_minibatches
-        rows = self.ppo.num_envs // shards
-        shard_text = "" if shards == 1 else f" of each of ppo.shards={shards}"
-        if self.network.learns_from_sequences and rows % minibatches:
-            rows_text = f"ppo.num_envs={rows}" if shards == 1 else f"the {rows} rows{shard_text}"
+        samples, text = self.ppo.num_envs // self.ppo.shards, f"ppo.num_envs / ppo.shards={self.ppo.shards}"
+        if self.network.learns_from_sequences:
+            text += ", of which this network learns as a whole"
+        else:
+            samples, text = samples * self.ppo.num_steps, f"ppo.num_steps x {text}"
+        if samples % self.ppo.num_minibatches:
             raise ConfigError(
-                f"ppo.num_minibatches={minibatches} does not divide {rows_text}, and this network learns from whole "
-                "environments: choose a divisor"
-            )
-        if rows * self.ppo.num_steps % minibatches:
-            raise ConfigError(
-                f"ppo.num_minibatches={minibatches} does not divide the {rows} rows{shard_text} x "
-                f"ppo.num_steps={self.ppo.num_steps}: choose a divisor"
+                f"ppo.num_minibatches={self.ppo.num_minibatches} does not divide {samples}, which is {text}: choose a "
+                "divisor"
             )
 
     @property
@@ -194,50 +189,3 @@ class Runner(Protocol[State]):
 
     def close(self) -> None:
         """Release environments and devices."""
-
-
-class Framework(Protocol):
-    """A choice of the group `framework`: how PPO is executed. Its fields are the keys of its YAML file."""
-
-    library: ClassVar[str]
-    """Its array library, `jax` or `torch`, by which it steps environments on the device; see `Backend.libraries`."""
-    process_per_device: ClassVar[bool]
-    """Whether several devices need one process each, or those of a machine share one."""
-    name: str
-
-    @property
-    def compiles(self) -> bool:
-        """Whether its first iterations include compilation, whose time is then reported separately."""
-
-    @property
-    def iterations_per_call(self) -> int:
-        """Number of iterations of a block. Within a block the device may run iterations before `iterate` returns them;
-        states can be exported only at the end of a block."""
-
-    def require(self) -> None:
-        """Raise `ConfigError` if its packages are not installed or an option is out of range."""
-
-    def configure_process(self, num_runs: int = 1, tuning: Tuning = ON, devices: int = 1) -> None:
-        """Set process-wide options; to be called before its package, or an environment that uses it, is imported."""
-
-    def runner(self, spec: TrainingSpec) -> Runner[Any]:
-        """The runner for `spec`."""
-
-    def init_process_group(self, rank_info: RankInfo, timeout_seconds: float) -> ProcessGroup:
-        """The processes of a training, when all of them have joined.
-
-        `timeout_seconds` is the maximum time that one of them waits for another. Raises `ConfigError` if the port at
-        which they are to meet is in use.
-        """
-
-    def seeds_runner(self, spec: TrainingSpec, own: Sequence[Mapping[str, float]]) -> Any:
-        """The `SeedsRunner` for `spec`; see ppo_bench/runners/seeds.py. Raises `ConfigError` if there is none.
-
-        `own` has the hyperparameters (`VMAPPABLE_HYPERPARAMETERS`) in which its runs differ, of each run.
-        """
-
-    def policy(self, network: NetworkSpec, arrays: Arrays, precision: str, device: str, tuning: Tuning = ON) -> Policy:
-        """Policy with the parameters in `arrays`, as exported by a runner; the rest as in `TrainingSpec`.
-
-        Raises `ConfigError` if the parameters do not fit `network`.
-        """

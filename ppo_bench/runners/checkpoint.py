@@ -2,9 +2,7 @@
 
 The arrays are a runner's `export`, in the neutral layout that every framework restores. `state.json` has the counters
 of the outer loop and the checksums of both. A checkpoint is written to a temporary folder and renamed, so that it is
-complete or absent. The link `checkpoints/best` points to the checkpoint with the highest return. An interrupted run
-leaves `checkpoints/snapshot_<k>` for evaluation. Runs do not resume from a snapshot, since their environments are not
-restarted at that iteration.
+complete or absent. The link `checkpoints/best` points to the checkpoint with the highest return.
 
 An exported folder (`ppo-bench export`) is a run and its checkpoint in one: `model.safetensors` has the arrays, and
 `config.json` is the run's run.json with the content of `state.json` under the key `checkpoint`.
@@ -49,37 +47,9 @@ class CheckpointError(Exception):
     """Error: a checkpoint is incomplete or corrupt; the message is the reason."""
 
 
-class _SchemaVersionError(CheckpointError):
-    """Error: a checkpoint has another schema version, which is the message."""
-
-
 def save(folder: Path, iteration: int, checkpoint: Checkpoint, best: int | None = None) -> Path:
-    """Write a checkpoint under `folder`, remove snapshots, and point the link `best` to iteration `best` if given."""
-    final = _write(_folder_of(folder, iteration), iteration, checkpoint)
-    if best is not None:
-        _link(folder / "best", _folder_of(folder, best))
-    _remove_snapshots(folder)
-    return final
-
-
-def exists(folder: Path, iteration: int) -> bool:
-    """Whether `folder` has a checkpoint of an iteration, valid or damaged."""
-    return _folder_of(folder, iteration).is_dir()
-
-
-def save_snapshot(folder: Path, iteration: int, checkpoint: Checkpoint) -> Path:
-    """Write the snapshot of an interrupted run under `folder`; earlier snapshots are removed."""
-    _remove_snapshots(folder)
-    return _write(folder / f"snapshot_{iteration:08d}", iteration, checkpoint)
-
-
-def _remove_snapshots(folder: Path) -> None:
-    for snapshot in folder.glob("snapshot_*"):
-        shutil.rmtree(snapshot)
-
-
-def _write(final: Path, iteration: int, checkpoint: Checkpoint) -> Path:
-    folder = final.parent
+    """Write a checkpoint under `folder`, and point the link `best` to that of iteration `best` if given."""
+    final = _folder_of(folder, iteration)
     aside = folder / f".{final.name}.tmp"
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
@@ -91,7 +61,14 @@ def _write(final: Path, iteration: int, checkpoint: Checkpoint) -> Path:
     shutil.rmtree(final, ignore_errors=True)
     aside.rename(final)
     sync_folder(folder)
+    if best is not None:
+        _link(folder / "best", _folder_of(folder, best))
     return final
+
+
+def exists(folder: Path, iteration: int) -> bool:
+    """Whether `folder` has a checkpoint of an iteration, valid or damaged."""
+    return _folder_of(folder, iteration).is_dir()
 
 
 def _state(iteration: int, checkpoint: Checkpoint, data: bytes) -> dict[str, Any]:
@@ -154,8 +131,6 @@ def load_newest(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
     for path in _newest_first(folder):
         try:
             loaded = load(path)
-        except _SchemaVersionError as version:
-            raise ConfigError(f"{_describe_version(path, version)}, or rerun=true") from version
         except CheckpointError as error:
             damaged[path] = error
             continue
@@ -183,14 +158,18 @@ def load_iteration(folder: Path, iteration: int) -> Checkpoint:
 
 
 def load(path: Path) -> Checkpoint:
-    """The checkpoint at `path`. Raises `CheckpointError` if it is incomplete, corrupt or of another schema version."""
+    """The checkpoint at `path`. Raises `CheckpointError` if it is incomplete or corrupt, and `ConfigError` if it has
+    another schema version."""
     try:
         exported = is_exported(path)
         state = json.loads((path / (CONFIG if exported else "state.json")).read_text())
         state = state["checkpoint"] if exported else state
         data = (path / (arrays_file := MODEL if exported else "arrays.safetensors")).read_bytes()
-        if state["schema_version"] != SCHEMA_VERSION:
-            raise _SchemaVersionError(state["schema_version"])
+        if (version := state["schema_version"]) != SCHEMA_VERSION:
+            raise ConfigError(
+                f"{path} was written by schema version {version}, this is {SCHEMA_VERSION}: use the ppo_bench that "
+                "wrote it"
+            )
         if _sha256(data) != state["arrays_sha256"]:
             raise CheckpointError(f"the checksum of {arrays_file} does not match")
         if _sha256(_canonical(state["loop"])) != state["loop_sha256"]:
@@ -200,17 +179,15 @@ def load(path: Path) -> Checkpoint:
         raise CheckpointError(f"{type(error).__name__}: {error}") from error
 
 
-def find(path: Path, snapshots: bool = False) -> Path:
+def find(path: Path) -> Path:
     """Path of the checkpoint that `path` denotes: a checkpoint or exported folder itself, or a run folder's newest.
 
-    With `snapshots`, the snapshot of a run folder is preferred. Raises `ConfigError` if there is no checkpoint.
+    Raises `ConfigError` if there is none.
     """
     if path.name.startswith("iteration_") or (path / "state.json").exists() or is_exported(path):
         found = [path] if path.is_dir() else []
     else:
         found = _newest_first(path) or _newest_first(path / "checkpoints")
-        if snapshots:
-            found = [*path.glob("snapshot_*"), *(path / "checkpoints").glob("snapshot_*"), *found]
     if not found:
         raise ConfigError(f"{path} has no checkpoint: name a run folder or one of its checkpoints/iteration_<k>")
     return found[0]
@@ -221,8 +198,6 @@ def load_named(path: Path) -> Checkpoint:
     found = find(path)
     try:
         return load(found)
-    except _SchemaVersionError as version:
-        raise ConfigError(_describe_version(found, version)) from version
     except CheckpointError as reason:
         raise ConfigError(f"checkpoint {found} is damaged ({reason}): name another one") from reason
 
@@ -248,10 +223,6 @@ def _link(path: Path, target: Path) -> None:
 
 def _serialize(arrays: Arrays) -> bytes:
     return safetensors.numpy.save({name: np.asarray(array, order="C") for name, array in arrays.items()})
-
-
-def _describe_version(path: Path, version: _SchemaVersionError) -> str:
-    return f"{path} was written by schema version {version}, this is {SCHEMA_VERSION}: use the ppo_bench that wrote it"
 
 
 def _sha256(data: bytes) -> str:

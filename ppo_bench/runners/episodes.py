@@ -10,8 +10,6 @@ import numpy as np
 
 from ppo_bench.runners.base import Episode
 
-NO_INFO: Mapping[str, np.ndarray] = {}
-
 
 class EpisodeTotals(NamedTuple):
     """Return and length so far of each environment's current episode, `[N]` float64 and `[N]` int64."""
@@ -44,7 +42,7 @@ def accumulate_episodes(
     raw_rewards: np.ndarray,
     episode_over: np.ndarray,
     value_mask: np.ndarray,
-    episode_info: Mapping[str, np.ndarray] = NO_INFO,
+    episode_info: Mapping[str, np.ndarray] | None = None,
 ) -> tuple[EpisodeTotals, list[Episode]]:
     """Totals after a rollout, and its finished episodes in the order of their ends.
 
@@ -54,7 +52,7 @@ def accumulate_episodes(
     totals, ended = accumulate_returns(totals, raw_rewards.T, episode_over.T, value_mask.T)
     ended = ended.reorder(np.lexsort((ended.envs, ended.steps)))
     episodes = to_episodes(ended, raw_rewards.shape[1])
-    for name, numbers in episode_info.items():
+    for name, numbers in (episode_info or {}).items():
         at_end = zip(episodes, numbers[ended.steps, ended.envs].tolist(), strict=True)
         episodes = [each._replace(info={**each.info, name: x}) if math.isfinite(x) else each for each, x in at_end]
     return totals, episodes

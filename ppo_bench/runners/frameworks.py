@@ -7,6 +7,7 @@ import os
 import shutil
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
@@ -19,7 +20,7 @@ from ppo_bench.common.values import NOT_HASHED, added_field
 from ppo_bench.envs.base import GraphEnv
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.networks.network import NetworkSpec
-from ppo_bench.runners.base import Policy, ProcessGroup, TrainingSpec
+from ppo_bench.runners.base import Policy, ProcessGroup, Runner, TrainingSpec
 from ppo_bench.runners.host import HostRunner
 from ppo_bench.runners.host_envs import HostEnvs
 from ppo_bench.tuning.cores import num_available_cores
@@ -29,12 +30,11 @@ from ppo_bench.tuning.switches import ON, Tuning
 
 if TYPE_CHECKING:
     from ppo_bench.runners.jax_seeds import JaxSeedsRunner
-    from ppo_bench.runners.program_runner import ProgramRunner
     from ppo_bench.runners.torch import Compiler, CudaGraphs
 
 
 FALLBACK_CACHE_DIR = "outputs/.compiled"
-"""Fallback folder for compiled programs, used if the configured one is not writable."""
+"""Folder for compiled programs if the configured one is not writable."""
 IGNORED_WARNINGS = ("TensorFloat32 tensor cores for float32", r"\s*Online softmax is disabled")
 """Beginnings of warnings of PyTorch's compiler on GPUs: one recommends TF32, on which `precision` decides; another, of
 torch 2.11, says how it compiled a softmax."""
@@ -45,11 +45,16 @@ class Torch:
     """`framework=torch_eager`; see conf/framework/torch_eager.yaml for what the options mean."""
 
     library: ClassVar[str] = "torch"
+    """Its array library, by which it steps environments on the device; see `Backend.libraries`."""
     process_per_device: ClassVar[bool] = True
+    """Whether several devices need one process each, or those of a machine share one."""
     iterations_per_call: ClassVar[int] = 1
+    """Number of iterations of a block. Within a block the device may run iterations before `iterate` returns them;
+    states can be exported only at the end of a block."""
     name: str
     num_threads: int | None
     compiles: ClassVar[bool] = False
+    """Whether its first iterations include compilation, whose time is then reported separately."""
     _: KW_ONLY
     deterministic: bool = added_field(False)
 
@@ -60,13 +65,13 @@ class Torch:
             raise ConfigError(f"framework.num_threads={self.num_threads}: must be at least 1, or null")
 
     def configure_process(self, num_runs: int = 1, tuning: Tuning = ON, devices: int = 1) -> None:
-        """See `Framework.configure_process`."""
+        """Set process-wide options; to be called before its package, or an environment that uses it, is imported."""
         if tuning.sleep_idle_threads:
             let_idle_threads_sleep()
         if self.deterministic:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS is initialised
 
-    def runner(self, spec: TrainingSpec) -> HostRunner:
+    def runner(self, spec: TrainingSpec) -> Runner[Any]:
         """The runner for `spec`."""
         from ppo_bench.runners.torch import TorchLearner
         from ppo_bench.runners.torch_device import use_deterministic_algorithms
@@ -91,7 +96,11 @@ class Torch:
         )
 
     def init_process_group(self, rank_info: RankInfo, timeout_seconds: float) -> ProcessGroup:
-        """See `Framework.init_process_group`."""
+        """The processes of a training, when all of them have joined.
+
+        `timeout_seconds` is the maximum time that one of them waits for another. Raises `ConfigError` if the port at
+        which they are to meet is in use.
+        """
         from ppo_bench.runners.torch_process_group import TorchProcessGroup
 
         return TorchProcessGroup(rank_info, timeout_seconds)
@@ -101,7 +110,10 @@ class Torch:
         raise ConfigError(f"framework={self.name} trains one run at a time: use num_seeds=1 and no grid")
 
     def policy(self, network: NetworkSpec, arrays: Arrays, precision: str, device: str, tuning: Tuning = ON) -> Policy:
-        """The policy whose parameters are in `arrays`."""
+        """Policy with the parameters in `arrays`, as exported by a runner; the rest as in `TrainingSpec`.
+
+        Raises `ConfigError` if the parameters do not fit `network`.
+        """
         self.configure_process(tuning=tuning)
         from ppo_bench.runners.torch_policy import policy
 
@@ -183,7 +195,7 @@ class Jax:
             raise ConfigError(f"framework.iterations_per_call={self.iterations_per_call}: must be at least 1")
 
     def configure_process(self, num_runs: int = 1, tuning: Tuning = ON, devices: int = 1) -> None:
-        """See `Framework.configure_process`."""
+        """See `Torch.configure_process`."""
         share_gpu_memory()
         if self.deterministic and "xla_gpu_deterministic_ops" not in os.environ.get("XLA_FLAGS", ""):
             os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_gpu_deterministic_ops=true".strip()
@@ -192,7 +204,7 @@ class Jax:
         elif devices > 1:
             _set_num_cpu_devices(devices)
 
-    def runner(self, spec: TrainingSpec) -> HostRunner | ProgramRunner:
+    def runner(self, spec: TrainingSpec) -> Runner[Any]:
         """The runner for `spec`: if its environment is a `GraphEnv`, whole iterations are one program."""
         self._enable_compilation_cache(spec)
         from ppo_bench.runners.jax import JaxLearner
@@ -203,13 +215,16 @@ class Jax:
         return HostRunner(spec, HostEnvs(spec), JaxLearner(spec))
 
     def init_process_group(self, rank_info: RankInfo, timeout_seconds: float) -> ProcessGroup:
-        """See `Framework.init_process_group`."""
+        """See `Torch.init_process_group`."""
         from ppo_bench.runners.jax_process_group import JaxProcessGroup
 
         return JaxProcessGroup(rank_info, timeout_seconds)
 
     def seeds_runner(self, spec: TrainingSpec, own: Sequence[Mapping[str, float]]) -> JaxSeedsRunner:
-        """See `Framework.seeds_runner`; the environments must be `vmappable`."""
+        """The `SeedsRunner` for `spec`, whose environments must be `vmappable`; see ppo_bench/runners/seeds.py.
+
+        `own` has the hyperparameters (`VMAPPABLE_HYPERPARAMETERS`) in which its runs differ, of each run.
+        """
         self._enable_compilation_cache(spec)
         from ppo_bench.runners.jax_seeds import JaxSeedsRunner
 
@@ -226,36 +241,31 @@ class Jax:
             jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
     def policy(self, network: NetworkSpec, arrays: Arrays, precision: str, device: str, tuning: Tuning = ON) -> Policy:
-        """The policy whose parameters are in `arrays`."""
+        """See `Torch.policy`."""
         self.configure_process(tuning=tuning)
         from ppo_bench.runners.jax_policy import policy
 
         return policy(network, arrays, precision, device, tuning)
 
 
+Framework = Torch | Jax
+"""A choice of the group `framework`: how PPO is executed. Its fields are the keys of its YAML file."""
+
+
 def _cache_folder(root: str | None, framework: str) -> str | None:
     """Cache folder under `root` for the compiled programs of `framework`; None if they are not cached.
 
-    If that folder is not writable, for example without a home directory, `FALLBACK_CACHE_DIR` replaces `root` and a
-    warning is printed.
+    If it is not writable, for example without a home directory, `FALLBACK_CACHE_DIR` replaces `root`.
     """
     if root is None:
         return None
-    folder, other = (Path(path).expanduser() / framework for path in (root, FALLBACK_CACHE_DIR))
-    if _is_writable(folder):
-        return str(folder)
-    print_status(
-        f"warning: {folder} cannot be written, compiled programs are kept in {other}; see framework.compile_cache"
-    )
-    return str(other.resolve()) if _is_writable(other) else None
-
-
-def _is_writable(folder: Path) -> bool:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return False
-    return os.access(folder, os.W_OK)
+    for folder in (Path(path).expanduser().absolute() / framework for path in (root, FALLBACK_CACHE_DIR)):
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            return str(folder)
+        print_status(f"warning: {folder} cannot be written; see framework.compile_cache")
+    return None
 
 
 def _set_num_cpu_devices(count: int) -> None:

@@ -2,21 +2,119 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from ppo_bench.algorithms.ppo import metrics_of
-from ppo_bench.mathematics.arrays import PERSISTENT_ROLES, ArrayRole, Arrays, default_arrays, load_arrays, select_roles
+from ppo_bench.envs.base import PolicyInput
+from ppo_bench.mathematics.arrays import (
+    PERSISTENT_ROLES,
+    Array,
+    ArrayRole,
+    Arrays,
+    Tree,
+    default_arrays,
+    load_arrays,
+    select_roles,
+)
 from ppo_bench.runners.array_specs import COUNTERS, array_specs, initial_arrays, zero_params
 from ppo_bench.runners.base import Episode, Metrics, TrainingSpec
-from ppo_bench.runners.envs import Envs, Rollout
-from ppo_bench.runners.learner import Learner
 
+State = TypeVar("State")
 RolloutFunction = Callable[[Any, Any], tuple[Any, Any, Any]]
 """See `HostRunner._rollout`."""
+
+
+class Rollout(NamedTuple):
+    """Result of a rollout, without what the policy stored."""
+
+    flags: Tree
+    """Arrays for learning, `[T, N]` each: those that `UpdateFunctions.learning_arrays` names, and possibly others."""
+    episodes: list[Episode]
+    """Finished episodes, in the order of their ends."""
+    masked_fraction: float
+    """Share of steps that only reset an environment."""
+
+
+class Envs(Protocol[State]):
+    """Environments of a training, on the host or on the device, with normalisation. Methods take a state and return a
+    new one; the old one must not be reused."""
+
+    def reset(self, arrays: Arrays, seed: int, iteration: int) -> State:
+        """State after a reset of the environments by the key (seed, iteration); statistics are taken from `arrays`."""
+
+    def load(self, arrays: Arrays) -> State:
+        """State with the entries of `arrays` that belong to environments, which then replay a recording."""
+
+    def export(self, state: State) -> Arrays:
+        """Copies of the state's arrays, or of the running statistics alone, by name."""
+
+    def lengths(self, state: State) -> np.ndarray:
+        """Length so far of each environment's current episode, `[N]` int64."""
+
+    def close(self) -> None:
+        """Close the environments."""
+
+    def policy_input(self, state: State) -> PolicyInput:
+        """Inputs of the policy for the next step."""
+
+    def begin_rollout(self, state: State) -> tuple[State, Any]:
+        """State before the first step of a rollout, and uninitialised arrays for its steps."""
+
+    def step(self, state: State, rollout: Any, t: int, actions: Any) -> tuple[State, Any]:
+        """Step the environments, and write rewards and flags to row `t` of the rollout."""
+
+    def end_rollout(self, state: State, rollout: Any) -> tuple[State, Rollout]:
+        """State after a rollout, and its result."""
+
+
+class Learner(Protocol[State]):
+    """A framework's network, algorithm and optimiser. Methods take a state, which includes the rollout buffer, and
+    return a new one; the old one must not be reused."""
+
+    execution: Mapping[str, object]
+    """Execution settings, which are recorded with every run: device, threads, precision flags."""
+
+    def load(self, arrays: Arrays) -> State:
+        """State from a dictionary that has the arrays of `learner_array_specs` and `carry_array_specs`
+        (`ppo_bench/runners/array_specs.py`)."""
+
+    def export(self, state: State) -> Arrays:
+        """Copies of the arrays of `learner_array_specs` and `carry_array_specs`, by name."""
+
+    def acting_context(self) -> AbstractContextManager[object]:
+        """Context manager within which a rollout's calls of `act` are made."""
+
+    def begin_rollout(self, state: State, seed: int, iteration: int) -> State:
+        """State for the first step of an iteration, with the iteration's action noise drawn."""
+
+    def act(self, state: State, t: int, policy_input: PolicyInput) -> tuple[State, Array]:
+        """Actions `[N]` or `[N, A]` for the inputs `policy_input`, where the environments are; both are kept in row
+        `t`.
+
+        A last call with `t = num_steps` evaluates the final observations: its actions are unused, and the carry is not
+        advanced.
+        """
+
+    def warmup(self, state: State, flags: Tree) -> State:
+        """State with the algorithm's statistics updated by a warm-up rollout; nothing else learns from it."""
+
+    def reset_env_statistics(self, state: State) -> State:
+        """State with the algorithm's per-environment statistics reset, for environments that are reset."""
+
+    def update(
+        self, state: State, flags: Tree, seed: int, iteration: int, learning_rate: float
+    ) -> tuple[State, dict[str, float]]:
+        """Learn from the rollout: compute the targets, and run all epochs and minibatches. Returns metrics by name.
+
+        `flags` are the arrays named by `UpdateFunctions.learning_arrays`, `[T, N]` each. Metrics are those of the
+        targets, means over minibatches of losses and of `gradient_norm`, and `learning_rate`, if the algorithm adapts
+        it.
+        """
 
 
 @dataclass

@@ -15,8 +15,8 @@ from ppo_bench.mathematics.arrays import Arrays, default_arrays
 from ppo_bench.mathematics.normalize import Moments
 from ppo_bench.runners.array_specs import STATE_NAMES, env_array_specs, normalization_array_specs
 from ppo_bench.runners.base import TrainingSpec
-from ppo_bench.runners.envs import Rollout
 from ppo_bench.runners.episodes import EpisodeTotals, accumulate_episodes
+from ppo_bench.runners.host import Rollout
 
 
 class FastNumpy:

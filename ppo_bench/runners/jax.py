@@ -36,18 +36,14 @@ class JaxLearnerState:
 
 
 class JaxLearner:
-    """A `Learner`; see ppo_bench/runners/learner.py."""
+    """A `Learner`; see ppo_bench/runners/host.py."""
 
     def __init__(self, spec: TrainingSpec) -> None:
         self._spec, self._functions = spec, JaxFunctions(spec)
         functions, devices = self._functions, self._functions.devices
         self.execution: Mapping[str, object] = functions.execution
-        train_state, rollout_buffer, rows, steps = (
-            functions.specs,
-            functions.rollout_specs,
-            sharded_along(0),
-            sharded_along(1),
-        )
+        train_state, rollout_buffer = functions.specs, functions.rollout_specs
+        rows, steps = sharded_along(0), sharded_along(1)
         program = devices.jit
         self._noise = program(functions.action_noise, (REPLICATED, REPLICATED), steps)
         self._act = program(

@@ -38,7 +38,7 @@ class DeviceMesh:
     def __init__(self, devices: Sequence[jax.Device]) -> None:
         own = [device for device in devices if device.process_index == jax.process_index()]
         self.first, self.count = own[0], len(devices)
-        self._is_single_process = len(own) == len(devices)
+        self._is_single_process = self._is_connected = len(own) == len(devices)
         self._mesh = Mesh(np.array(devices), (DEVICES,))
 
     @property
@@ -55,9 +55,10 @@ class DeviceMesh:
 
         Gloo would do so in the first program with a sum, and wait 30 seconds; one process may compile for longer.
         """
-        if not self._is_single_process:
+        if not self._is_connected:
             program = self.jit(lambda: jax.lax.psum(jax.lax.axis_index(DEVICES), DEVICES), (), REPLICATED)
             jax.block_until_ready(program())
+            self._is_connected = True
 
     def put(self, tree: Any, specs: Any) -> Any:
         """`tree` on the devices, laid out by `specs`; a spec may apply to a whole subtree."""

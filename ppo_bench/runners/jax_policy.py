@@ -20,7 +20,7 @@ from ppo_bench.tuning.switches import Tuning
 
 
 def policy(network: NetworkSpec, arrays: Arrays, precision: str, device: str, tuning: Tuning) -> Policy:
-    """See `Framework.policy`."""
+    """See `Torch.policy` in ppo_bench/runners/frameworks.py."""
     arithmetic = PRECISIONS[precision]
     picked = pick_device(device, arithmetic)
     own = load_arrays(policy_array_specs(network, arithmetic), arrays)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import jax
@@ -13,43 +13,20 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
-from ppo_bench.common.errors import FailedRuns
 from ppo_bench.envs.base import GraphEnv, PolicyInput, StepFunction
 from ppo_bench.mathematics.arrays import Arrays, Tree, add_prefix, select_prefix
 from ppo_bench.runners.base import TrainingSpec
-from ppo_bench.runners.episodes import EpisodeTotals, zero_totals
+from ppo_bench.runners.episodes import zero_totals
 from ppo_bench.runners.jax_functions import TrainState
 from ppo_bench.runners.program import IterationProgram, ProgramEnvs
-from ppo_bench.runners.program_runner import ProgramRunner, ProgramState
-from ppo_bench.runners.reports import PendingIteration, collect_reports
-from ppo_bench.runners.seeds import IterationReports, describe_run
+from ppo_bench.runners.program_runner import ProgramRunner, ProgramState, collect_reports
+from ppo_bench.runners.seeds import IterationReports
 
 T = TypeVar("T")
 
 MAX_MINIBATCH_ROWS = 512
 """Maximum minibatch rows, summed over the runs that a core trains at a time: these fit its cache
 (docs/performance.md)."""
-
-
-@dataclass
-class SeedsState:
-    """State of the trainings of S runs between two iterations."""
-
-    seeds: list[int]
-    """Seed of each run."""
-    iteration: int
-    """Number of iterations done."""
-    train_state: TrainState
-    """Train states of all runs, stacked: arrays `[S, ...]`, padded to equal parts of the devices."""
-    envs: ProgramEnvs
-    """Environment states of all runs, stacked and padded in the same way."""
-    totals: EpisodeTotals
-    """Totals of the environments of all runs, run by run, `[S * N]`; not padded."""
-    program: IterationProgram
-    """Iteration of one run; see `ProgramState`."""
-    env_step: StepFunction
-    pending: list[PendingIteration] = field(default_factory=list)
-    """Enqueued iterations, see `ProgramState`; arrays of all runs are stacked."""
 
 
 class JaxSeedsRunner:
@@ -59,53 +36,33 @@ class JaxSeedsRunner:
         self, spec: TrainingSpec, env: GraphEnv, iterations_per_call: int, own: Sequence[Mapping[str, Any]] = ()
     ) -> None:
         """`own` has the hyperparameters (`VMAPPABLE_HYPERPARAMETERS`) in which the runs differ; none if it is empty."""
-        self._program_runner = ProgramRunner(spec, env, iterations_per_call)
+        self._runner = ProgramRunner(spec, env, iterations_per_call)
         self._hyperparameters_by_run, self._ppo_by_run = own, [replace(spec.ppo, **each) for each in own]
-        self._device = self._program_runner.functions.device
+        self._device, self._dtype = self._runner.functions.device, self._runner.functions.dtype
         self._devices = jax.devices("cpu") if self._device.platform == "cpu" else [self._device]
-        self.execution = self._program_runner.execution | {"devices": len(self._devices)}
+        self.execution = {**self._runner.execution, "devices": len(self._devices)}
         self._initial_envs = jax.jit(self._stack_initial_envs)
         self._compiled: dict[tuple[IterationProgram, int], IterationProgram] = {}
 
-    def iterate(self, state: SeedsState) -> tuple[SeedsState, IterationReports]:
+    def iterate(self, state: ProgramState) -> tuple[ProgramState, IterationReports]:
         """See `SeedsRunner.iterate`."""
-        self._enqueue_iterations(state)
+        program = self._vmapped_program(state.program, len(state.seeds))
+        seeds = np.array(self._pad(state.seeds), np.int32)
+
+        def arguments(k: int) -> tuple[np.ndarray, Tree]:
+            by_run = self._pad(self._hyperparameters(state, k))
+            return seeds, {name: np.array([own[name] for own in by_run], self._dtype) for name in by_run[0]}
+
+        self._runner.enqueue_iterations(state, program, arguments)
         state.iteration += 1
         pending = jax.device_get(state.pending.pop(0))
-        learning_rates = [each["learning_rate"] for each in self._hyperparameters(state, state.iteration)]
-        try:
-            state.totals, measured = collect_reports(self._program_runner.spec, learning_rates, pending, state.totals)
-        except FailedRuns as error:
-            raise FailedRuns(
-                {k: f"{self._describe_run(state, k)}: {reason}" for k, reason in error.reasons.items()}
-            ) from None
+        learning_rates = [own["learning_rate"] for own in self._hyperparameters(state, state.iteration)]
+        state.totals, measured = collect_reports(self._runner.spec, learning_rates, pending, state.totals)
         return state, measured
 
-    def _describe_run(self, state: SeedsState, k: int) -> str:
-        return describe_run(self._hyperparameters_by_run[k] if self._hyperparameters_by_run else {}, state.seeds[k])
-
-    def _enqueue_iterations(self, state: SeedsState) -> None:
-        """See `ProgramRunner._enqueue_iterations`."""
-        program, seeds = (
-            self._vmapped_program(state.program, len(state.seeds)),
-            np.array(self._pad(state.seeds), np.int32),
-        )
-        with jax.default_device(self._device):
-            for k in self._program_runner.iterations_to_enqueue(state.iteration, len(state.pending)):
-                hyperparameters = self._pad(self._hyperparameters(state, k))
-                stacked = {
-                    name: np.array([own[name] for own in hyperparameters], self._program_runner.functions.dtype)
-                    for name in hyperparameters[0]
-                }
-                state.train_state, state.envs, *results = program(
-                    state.train_state, state.envs, seeds, stacked, np.int32(k)
-                )
-                self._program_runner.last_enqueued = PendingIteration(*results)  # type: ignore[arg-type]
-                state.pending.append(self._program_runner.last_enqueued)
-
-    def _hyperparameters(self, state: SeedsState, iteration: int) -> list[dict[str, Any]]:
+    def _hyperparameters(self, state: ProgramState, iteration: int) -> list[dict[str, Any]]:
         """Hyperparameters that are arguments of the program in `iteration`, of each run."""
-        spec, runs = self._program_runner.spec, len(state.seeds)
+        spec, runs = self._runner.spec, len(state.seeds)
         pairs = zip(self._hyperparameters_by_run or [{}] * runs, self._ppo_by_run or [spec.ppo] * runs, strict=True)
         return [{**own, "learning_rate": hp.learning_rate_of(iteration, spec.num_iterations)} for own, hp in pairs]
 
@@ -151,7 +108,7 @@ class JaxSeedsRunner:
         """Number of seeds that a device trains at a time, out of `num_local_seeds` seeds; all of them on a GPU."""
         if self._device.platform != "cpu":
             return num_local_seeds
-        turns = math.ceil(num_local_seeds / max(1, MAX_MINIBATCH_ROWS // self._program_runner.spec.ppo.minibatch_size))
+        turns = math.ceil(num_local_seeds / max(1, MAX_MINIBATCH_ROWS // self._runner.spec.ppo.minibatch_size))
         return math.ceil(num_local_seeds / turns)
 
     def _pad(self, values: Sequence[T]) -> list[T]:
@@ -159,70 +116,59 @@ class JaxSeedsRunner:
         missing = -len(values) % self._num_devices_for(len(values))
         return [*values, *([values[-1]] * missing)]
 
-    def init(self, seeds: Sequence[int]) -> SeedsState:
+    def init(self, seeds: Sequence[int]) -> ProgramState:
         """See `SeedsRunner.init`."""
-        return self.restore([self._program_runner.arrays_after_warmup(seed) for seed in seeds])
+        return self.restore([self._runner.arrays_after_warmup(seed) for seed in seeds])
 
-    def export(self, state: SeedsState) -> list[Arrays]:
+    def export(self, state: ProgramState) -> list[Arrays]:
         """See `SeedsRunner.export`."""
         assert not state.pending, "the program has run ahead of the iteration that is asked for"
         everything = jax.device_get((state.train_state, state.envs))
+        return [
+            self._runner.export_run(seed, state.iteration, *jax.tree.map(lambda array, k=k: array[k], everything))
+            for k, seed in enumerate(state.seeds)
+        ]
 
-        def export_run(k: int) -> Arrays:
-            train_state, envs = jax.tree.map(lambda array: array[k], everything)
-            totals = zero_totals(self._program_runner.spec.num_envs)  # an export has none
-            fields = state.seeds[k], state.iteration, train_state, envs, totals, state.program, state.env_step
-            return self._program_runner.export(ProgramState(*fields))
-
-        return [export_run(k) for k in range(len(state.seeds))]
-
-    def restore(self, arrays: Sequence[Arrays]) -> SeedsState:
+    def restore(self, arrays: Sequence[Arrays]) -> ProgramState:
         """See `SeedsRunner.restore`."""
-        arrays_by_run = [self._program_runner.training_arrays(own) for own in arrays]
+        arrays_by_run = [self._runner.training_arrays(own) for own in arrays]
         seeds, iteration = [int(own["seed"]) for own in arrays_by_run], int(arrays_by_run[0]["iteration"])
         padded = self._pad(arrays_by_run)
         stacked = {name: np.stack([own[name] for own in padded]) for name in arrays_by_run[0]}
         sharding = self._sharding(len(seeds))
         with jax.enable_x64(True):  # arrays of the environments include 64-bit types
             envs, env_step = self._reset_envs(self._pad(seeds), iteration, select_prefix("normalize", stacked))
-            train_state, envs = jax.device_put((self._program_runner.functions.load(stacked), envs), sharding)
-        totals = zero_totals(len(seeds) * self._program_runner.spec.num_envs)
-        return SeedsState(
-            seeds,
-            iteration,
-            train_state,
-            envs,
-            totals,
-            self._program_runner.iteration_program(env_step, envs),
-            env_step,
-        )
+            train_state, envs = jax.device_put((self._runner.functions.load(stacked), envs), sharding)
+        totals = zero_totals(len(seeds) * self._runner.spec.num_envs)
+        program = self._runner.iteration_program(env_step, envs)
+        return ProgramState(seeds, iteration, train_state, envs, totals, program, env_step)
 
     def _reset_envs(self, seeds: Sequence[int], iteration: int, statistics: Tree) -> tuple[ProgramEnvs, StepFunction]:
         """Environments of all runs, reset by the keys (seed, iteration), and their step function.
 
         Running statistics are those in `statistics`, updated by the first observations of their run.
         """
-        spec = self._program_runner.spec
+        spec = self._runner.spec
         with jax.default_device(self._device):
-            starts = [self._program_runner.env.reset(spec.env_seeds(seed, iteration)) for seed in seeds]
+            starts = [self._runner.env.reset(spec.env_seeds(seed, iteration)) for seed in seeds]
             reset_results = [(result.state, result.policy_input) for result in starts]
             return self._initial_envs(reset_results, add_prefix("normalize", statistics)), starts[0].step
 
     def _stack_initial_envs(self, starts: Sequence[tuple[Any, PolicyInput]], statistics: Tree) -> ProgramEnvs:
         """Environments of all runs, stacked, that have just been reset; `statistics` are stacked, too."""
         state, policy_input = jax.tree.map(lambda *arrays: jnp.stack(arrays), *starts)
-        initial: ProgramEnvs = jax.vmap(self._program_runner.initial_envs)(state, policy_input, statistics)
+        initial: ProgramEnvs = jax.vmap(self._runner.initial_envs)(state, policy_input, statistics)
         return initial
 
-    def episode_lengths(self, state: SeedsState) -> list[np.ndarray]:
+    def episode_lengths(self, state: ProgramState) -> list[np.ndarray]:
         """See `SeedsRunner.episode_lengths`."""
         return np.split(state.totals.lengths, len(state.seeds))
 
-    def restart_envs(self, state: SeedsState, iteration: int) -> SeedsState:
+    def restart_envs(self, state: ProgramState, iteration: int) -> ProgramState:
         """See `SeedsRunner.restart_envs`."""
         assert iteration == state.iteration
         return self.restore(self.export(state))
 
     def close(self) -> None:
         """See `SeedsRunner.close`."""
-        self._program_runner.close()
+        self._runner.close()

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ppo_bench.common.errors import ConfigError
+from ppo_bench.algorithms.base import metrics_of
+from ppo_bench.common.errors import ConfigError, FailedRuns
 from ppo_bench.envs.base import GraphEnv, PolicyInput, StepFunction
+from ppo_bench.envs.float_range import out_of_range
 from ppo_bench.mathematics.arrays import (
     PERSISTENT_ROLES,
     ArrayRole,
@@ -26,11 +30,18 @@ from ppo_bench.mathematics.arrays import (
 from ppo_bench.runners.array_specs import COUNTERS, STATE_NAMES, array_specs, initial_arrays, zero_params
 from ppo_bench.runners.base import Episode, Metrics, TrainingSpec
 from ppo_bench.runners.env_steps import observe
-from ppo_bench.runners.episodes import EpisodeTotals, zero_totals
+from ppo_bench.runners.episodes import EpisodeTotals, FinishedEpisodes, accumulate_returns, to_episodes, zero_totals
 from ppo_bench.runners.jax_functions import JaxFunctions, TrainState
 from ppo_bench.runners.jax_mesh import REPLICATED
-from ppo_bench.runners.program import IterationProgram, ProgramEnvs, compile_iteration, env_sharding_specs, run_warmup
-from ppo_bench.runners.reports import PendingIteration, collect_reports
+from ppo_bench.runners.program import (
+    IterationProgram,
+    ProgramEnvs,
+    RolloutRewards,
+    compile_iteration,
+    env_sharding_specs,
+    run_warmup,
+)
+from ppo_bench.runners.seeds import IterationReports
 
 MAX_PENDING = 8
 """Maximum number of enqueued iterations. JAX blocks a caller that enqueues more than 32 programs."""
@@ -41,18 +52,29 @@ The host computes episode returns and lengths; observations come from the reset.
 """
 
 
+class PendingIteration(NamedTuple):
+    """An enqueued iteration and its results, which may be pending on the device; see `ppo_bench/runners/program.py`."""
+
+    rewards: RolloutRewards
+    metrics: dict[str, jax.Array]
+
+
 @dataclass
 class ProgramState:
-    """State of a training between two iterations."""
+    """State of one training, or of the S trainings of a `JaxSeedsRunner`, between two iterations.
 
-    seed: int
+    The arrays of several are stacked, `[S, ...]`, and padded to equal parts of the devices.
+    """
+
+    seeds: list[int]
     iteration: int
     """Number of iterations that `iterate` has returned."""
     train_state: TrainState
     envs: ProgramEnvs
     totals: EpisodeTotals
+    """Totals of all environments, training by training, `[S * N]`; not padded."""
     program: IterationProgram
-    """Compiled iteration of these environments; environments with another `env_step` need another."""
+    """Compiled iteration of one training; environments with another `env_step` need another."""
     env_step: StepFunction
     pending: list[PendingIteration] = field(default_factory=list)
     """Enqueued iterations that `iterate` has not returned; `train_state` and `envs` are those after the last."""
@@ -66,14 +88,14 @@ class ProgramRunner:
         self.env = env
         self._array_specs = array_specs(spec)
         self._iterations_per_call = iterations_per_call
-        self.execution = self.functions.execution
+        self.execution: Mapping[str, object] = self.functions.execution
         self._compiled: dict[StepFunction, IterationProgram] = {}
         self.last_enqueued: Any = None
         """Results of the last enqueued iteration; they are ready once the device is idle."""
 
     def iterate(self, state: ProgramState) -> tuple[ProgramState, Metrics, list[Episode]]:
         """See `Runner.iterate`."""
-        self._enqueue_iterations(state)
+        self.enqueue_iterations(state, state.program, lambda k: (np.int32(state.seeds[0]), self._hyperparameters(k)))
         state.iteration += 1
         # It waits for this iteration, while the device goes on.
         pending = jax.tree.map(
@@ -83,26 +105,28 @@ class ProgramRunner:
         state.totals, ((metrics, episodes),) = collect_reports(self.spec, [learning_rate], pending, state.totals)
         return state, metrics, episodes
 
-    def _enqueue_iterations(self, state: ProgramState) -> None:
-        """Enqueue the next iterations; returns without waiting for them."""
+    def enqueue_iterations(
+        self, state: ProgramState, program: IterationProgram, arguments: Callable[[int], tuple[Any, Tree]]
+    ) -> None:
+        """Enqueue the iterations of `program` to the end of the block, at most `MAX_PENDING`, without waiting for them.
+
+        `arguments` returns the seed and the hyperparameters of an iteration.
+        """
+        block_ends = (state.iteration // self._iterations_per_call + 1) * self._iterations_per_call
+        last = min(block_ends, state.iteration + MAX_PENDING, self.spec.num_iterations)
         with jax.default_device(self.functions.device):
-            for k in self.iterations_to_enqueue(state.iteration, len(state.pending)):
-                hyperparameters = {"learning_rate": np.array(self._learning_rate(k), self.functions.dtype)}
-                seed, iteration = np.int32(state.seed), np.int32(k)
-                state.train_state, state.envs, *results = state.program(
-                    state.train_state, state.envs, seed, hyperparameters, iteration
+            for k in range(state.iteration + len(state.pending) + 1, max(last, state.iteration + 1) + 1):
+                state.train_state, state.envs, *results = program(
+                    state.train_state, state.envs, *arguments(k), np.int32(k)
                 )
                 self.last_enqueued = PendingIteration(*results)  # type: ignore[arg-type]
                 state.pending.append(self.last_enqueued)
 
+    def _hyperparameters(self, iteration: int) -> Tree:
+        return {"learning_rate": np.array(self._learning_rate(iteration), self.functions.dtype)}
+
     def _learning_rate(self, iteration: int) -> float:
         return self.spec.ppo.learning_rate_of(iteration, self.spec.num_iterations)
-
-    def iterations_to_enqueue(self, iteration: int, pending: int = 0) -> range:
-        """Iterations to enqueue: from `iteration + pending + 1` to the end of the block, at most `MAX_PENDING`."""
-        block_ends = (iteration // self._iterations_per_call + 1) * self._iterations_per_call
-        last = max(iteration + 1, min(block_ends, iteration + MAX_PENDING, self.spec.num_iterations))
-        return range(iteration + pending + 1, last + 1)
 
     # --- Initialising, exporting and restoring ------------------------------------------------------------------------
 
@@ -128,13 +152,15 @@ class ProgramRunner:
     def export(self, state: ProgramState) -> Arrays:
         """See `Runner.export`. Requires that `state.pending` is empty."""
         assert not state.pending, "the device has run ahead of the iteration that is to be exported"
-        counters = {"seed": np.array(state.seed), "iteration": np.array(state.iteration)}
-        return self.functions.export(state.train_state) | counters | self._statistics(state)
+        return self.export_run(state.seeds[0], state.iteration, state.train_state, state.envs)
 
-    def _statistics(self, state: ProgramState) -> Arrays:
+    def export_run(self, seed: int, iteration: int, train_state: TrainState, envs: ProgramEnvs) -> Arrays:
+        """The arrays of one training's state; see `Runner.export`."""
         names = (array.name for array in select_roles(self._array_specs, ArrayRole.STATISTIC))
         own = self.functions.devices.local_array
-        return {name: np.array(own(state.envs.arrays[name])) for name in names if name in state.envs.arrays}
+        counters = {"seed": np.array(seed), "iteration": np.array(iteration)}
+        statistics = {name: np.array(own(envs.arrays[name])) for name in names if name in envs.arrays}
+        return self.functions.export(train_state) | counters | statistics
 
     def restore(self, arrays: Arrays, restore_envs: bool = False) -> ProgramState:
         """See `Runner.restore`."""
@@ -142,7 +168,15 @@ class ProgramRunner:
             raise ConfigError("environments that are part of a program cannot replay a recording: use another backend")
         state = self.training_arrays(arrays)
         seed, iteration = (int(state[counter.name]) for counter in COUNTERS)
-        return self._reset_state(seed, iteration, self.functions.load(state), state)
+        train_state = self.functions.load(state)
+        with jax.default_device(self.functions.device), jax.enable_x64(True):
+            result = self.env.reset(self.spec.env_seeds(seed, iteration))
+            statistics = add_prefix("normalize", select_prefix("normalize", state))
+            envs = self.initial_envs(result.state, result.policy_input, statistics)
+            # Commits the arrays to the devices, like the program's results.
+            envs = self.functions.devices.put(envs, env_sharding_specs(envs))
+        totals, program = zero_totals(self.spec.num_envs), self.iteration_program(result.step, envs)
+        return ProgramState([seed], iteration, train_state, envs, totals, program, result.step)
 
     def training_arrays(self, arrays: Arrays) -> Arrays:
         """All arrays but those of `initial_envs`. Raises `ConfigError` if they are of another training."""
@@ -156,11 +190,8 @@ class ProgramRunner:
 
     def restart_envs(self, state: ProgramState, iteration: int) -> ProgramState:
         """See `Runner.restart_envs`. Requires that `state.pending` is empty."""
-        assert not state.pending, "the device has run ahead of the iteration after which environments are to restart"
-        train_state = self.functions.reset_env_statistics(state.train_state)
-        fresh = self._reset_state(state.seed, iteration, train_state, self._statistics(state))
-        fresh.iteration = state.iteration
-        return fresh
+        assert iteration == state.iteration
+        return self.restore(self.export(state))
 
     def close(self) -> None:
         """See `Runner.close`."""
@@ -168,23 +199,6 @@ class ProgramRunner:
             jax.block_until_ready(self.last_enqueued)  # environments must not be closed while a program steps them
         finally:
             self.env.close()
-
-    def _reset_state(self, seed: int, iteration: int, train_state: TrainState, statistics: Arrays) -> ProgramState:
-        """State with environments reset by the key (seed, iteration).
-
-        Running statistics are those in `statistics`, updated by the first observations.
-        """
-        with jax.default_device(self.functions.device), jax.enable_x64(True):
-            result = self.env.reset(self.spec.env_seeds(seed, iteration))
-            # Commits the arrays to the devices, like the program's results.
-            envs = self.initial_envs(
-                result.state, result.policy_input, add_prefix("normalize", select_prefix("normalize", statistics))
-            )
-            envs = self.functions.devices.put(envs, env_sharding_specs(envs))
-        totals = zero_totals(self.spec.num_envs)
-        return ProgramState(
-            seed, iteration, train_state, envs, totals, self.iteration_program(result.step, envs), result.step
-        )
 
     def initial_envs(self, state: Any, policy_input: PolicyInput, statistics: Tree) -> ProgramEnvs:
         """Environments that have just been reset to `state`, with the running `statistics` updated by the observations
@@ -210,3 +224,38 @@ class ProgramRunner:
         if env_step not in self._compiled:
             self._compiled[env_step] = compile_iteration(self.functions, env_step, envs)
         return self._compiled[env_step]
+
+
+def collect_reports(
+    spec: TrainingSpec, learning_rates: Sequence[float], pending: PendingIteration, totals: EpisodeTotals
+) -> tuple[EpisodeTotals, IterationReports]:
+    """Totals after an iteration of S runs, and what it measured, from its results on the host.
+
+    Arrays of `pending` are those of a run, stacked `[S, ...]`; those past the learning rates are padding. `totals` are
+    those of all `S * N` environments before it, run by run. Raises `FailedRuns` if a reward is out of range.
+    """
+    runs = len(learning_rates)
+    raw_rewards, episode_over, value_mask = (np.asarray(array)[:runs] for array in pending.rewards)
+    limit = spec.max_reward
+    within = (raw_rewards.max(axis=(1, 2)) <= limit) & (raw_rewards.min(axis=(1, 2)) >= -limit)
+    if not within.all():
+        failed = np.flatnonzero(~within).tolist()
+        reasons = (out_of_range("a reward", raw_rewards[k], spec.first_env, limit) for k in failed)
+        raise FailedRuns(dict(zip(failed, map(str, reasons), strict=True)))
+    side_by_side = (array.reshape(-1, array.shape[-1]) for array in (raw_rewards, episode_over, value_mask))
+    totals, ended = accumulate_returns(totals, *side_by_side)
+    episodes = _by_run(ended, runs, spec.num_envs)
+    own = {name: np.asarray(array, np.float64)[:runs].tolist() for name, array in pending.metrics.items()}
+    own.setdefault("learning_rate", list(learning_rates))
+    own["masked_fraction"] = (1.0 - value_mask.mean(axis=(1, 2))).tolist()
+    names = [metric.name for metric in metrics_of(spec.algorithm, spec.network)]
+    metrics = [dict(zip(names, row, strict=True)) for row in zip(*(own[name] for name in names), strict=True)]
+    return totals, list(zip(metrics, episodes, strict=True))
+
+
+def _by_run(ended: FinishedEpisodes, runs: int, num_envs: int) -> list[list[Episode]]:
+    """Episodes of each run, in the order of their ends."""
+    run_ids, envs = np.divmod(ended.envs, num_envs)
+    in_order = ended._replace(envs=envs).reorder(np.lexsort((envs, ended.steps, run_ids)))
+    episodes, last = to_episodes(in_order, num_envs), np.cumsum(np.bincount(run_ids, minlength=runs)).tolist()
+    return [episodes[first:past] for first, past in pairwise([0, *last])]

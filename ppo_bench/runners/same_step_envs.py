@@ -20,7 +20,7 @@ from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.mathematics.normalize import AllReduceMoments
 from ppo_bench.runners.base import TrainingSpec
 from ppo_bench.runners.env_steps import STEP_FLAGS, after_step
-from ppo_bench.runners.envs import Rollout
+from ppo_bench.runners.host import Rollout
 from ppo_bench.runners.torch import TorchLearner
 from ppo_bench.runners.torch_envs import Tensors, TorchEnvs, TorchEnvState, bounds_on
 

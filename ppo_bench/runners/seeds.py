@@ -15,11 +15,6 @@ IterationReports = list[tuple[Metrics, list[Episode]]]
 """Metrics and finished episodes of an iteration, for every run in order; see `Runner.iterate`."""
 
 
-def describe_run(own: Mapping[str, float], seed: int) -> str:
-    """Name of a run among those trained with it: the hyperparameters in which they differ, and its seed."""
-    return " ".join((*(f"ppo.{name}={value}" for name, value in own.items()), f"seed {seed}"))
-
-
 class SeedsRunner(Protocol[State]):
     """A `Runner` of several independent trainings; lists are in the order of the runs."""
 

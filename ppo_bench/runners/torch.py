@@ -32,10 +32,9 @@ from ppo_bench.runners.array_specs import carry_array_specs, learner_array_specs
 from ppo_bench.runners.base import TrainingSpec
 from ppo_bench.runners.cuda_graphs import Capturable, GraphedCallable
 from ppo_bench.runners.torch_adam import Adam
-from ppo_bench.runners.torch_carry import allocate, carry_before_step, store_carry, store_initial_carry
 from ppo_bench.runners.torch_device import DEFAULT_THREADS, pick_device, set_precision, set_threads, threads_for
 from ppo_bench.runners.torch_functions import UpdateOutputs
-from ppo_bench.runners.torch_state import TorchTrainState
+from ppo_bench.runners.torch_state import TorchTrainState, allocate
 from ppo_bench.runners.update_functions import UpdateFunctions, make_update_functions
 from ppo_bench.tuning.cores import num_available_cores
 from ppo_bench.tuning.freed_memory import keep_freed_memory
@@ -46,7 +45,7 @@ Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class TorchLearner:
-    """A `Learner`; see ppo_bench/runners/learner.py."""
+    """A `Learner`; see ppo_bench/runners/host.py."""
 
     def __init__(
         self,
@@ -87,7 +86,6 @@ class TorchLearner:
         ops.function(spec.network.module)  # before it is compiled
         self._update_functions = make_update_functions(spec, ops)
         self._rollout_buffer = allocate(spec, self.device)
-        self.compiles = compiler is not None
         self.compile = compiled = compiler or (lambda function: function)
         """Transformation of functions before their first call."""
         self._envs_on_host = not isinstance(spec.env, GraphEnv)
@@ -136,7 +134,7 @@ class TorchLearner:
     def begin_rollout(self, state: TorchTrainState, seed: int, iteration: int) -> TorchTrainState:
         """See `Learner.begin_rollout`."""
         state.noise = self._noise((), self._int_tensor(seed), self._int_tensor(iteration)).unbind()
-        store_initial_carry(self._network, state.carry, state.rollout_buffer)
+        state.store_initial_carry()
         return state
 
     def act(self, state: TorchTrainState, t: int, policy_input: PolicyInput) -> tuple[TorchTrainState, Array]:
@@ -151,14 +149,13 @@ class TorchLearner:
             others.append(row["action_mask"])
         if state.carry:
             others.append(self._to_device(policy_input.episode_start).to(self._dtype))
-            others += carry_before_step(self._network, state.carry, state.rollout_buffer, t)
+            others += state.carry_before_step(t)
         acted: ActOutputs = self._policy((state.arrays,), row["obs"], state.noise[t], *others)
         row["actions"].copy_(acted.actions)
         row["logits_or_mean"].copy_(acted.logits_or_mean)
         row["values"].copy_(acted.values)
         if state.carry:
-            over = t == self._ppo.num_steps
-            store_carry(self._network, state.carry, state.rollout_buffer, state.rows, t, acted.carry, over)
+            state.store_carry(t, acted.carry)
         return state, acted.actions.cpu().numpy() if self._envs_on_host else acted.actions
 
     def values(self, state: TorchTrainState, t: int, obs: Tensor) -> Tensor:
@@ -169,7 +166,7 @@ class TorchLearner:
         inputs = [obs.to(state.rows[t]["obs"].dtype)]
         if state.carry:
             inputs.append(torch.zeros(len(obs), dtype=self._dtype, device=self.device))
-            inputs += carry_before_step(self._network, state.carry, state.rollout_buffer, t + 1)
+            inputs += state.carry_before_step(t + 1)
         values: Tensor = self._values((state.arrays,), *inputs)
         return values
 
@@ -239,7 +236,9 @@ class TorchLearner:
         columns = (self._rollout_buffer[name].unbind() for name in stepped)
         rows = [dict(zip(stepped, row, strict=True)) for row in zip(*columns, strict=True)]
         flat_params.requires_grad_()
-        return TorchTrainState(flat_params, views | frozen, frozen, adam, statistics, carry, self._rollout_buffer, rows)
+        return TorchTrainState(
+            self._network, flat_params, views | frozen, frozen, adam, statistics, carry, self._rollout_buffer, rows
+        )
 
     def _to_tensor(self, array: np.ndarray) -> Tensor:
         return torch.tensor(array, device=self.device, dtype=self._dtype)

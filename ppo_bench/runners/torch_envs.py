@@ -21,9 +21,8 @@ from ppo_bench.runners.array_specs import env_array_specs, normalization_array_s
 from ppo_bench.runners.base import TrainingSpec
 from ppo_bench.runners.cuda_graphs import Capturable, GraphedCallable
 from ppo_bench.runners.env_steps import STEP_FLAGS, after_step, observe
-from ppo_bench.runners.envs import Rollout
 from ppo_bench.runners.episodes import EpisodeTotals, accumulate_episodes, zero_totals
-from ppo_bench.runners.host import RolloutFunction
+from ppo_bench.runners.host import Rollout, RolloutFunction
 from ppo_bench.runners.torch import TorchLearner
 
 Tensors = dict[str, Tensor]
@@ -60,7 +59,7 @@ class TorchEnvState:
 
 
 class TorchEnvs:
-    """`Envs` on PyTorch's device, which nothing leaves before a rollout ends; see ppo_bench/runners/envs.py."""
+    """`Envs` on PyTorch's device, which nothing leaves before a rollout ends; see ppo_bench/runners/host.py."""
 
     def __init__(self, spec: TrainingSpec, learner: TorchLearner) -> None:
         """They are on the device of `learner`, which also compiles their steps, if it compiles."""

@@ -27,7 +27,7 @@ def policy(
     num_threads: int | None,
     compiler: Callable[[], Compiler | None] = lambda: None,
 ) -> Policy:
-    """See `Framework.policy`."""
+    """See `Torch.policy` in ppo_bench/runners/frameworks.py."""
     arithmetic = PRECISIONS[precision]
     picked = pick_device(device, arithmetic)
     threads = threads_for(network.parameters, num_threads)

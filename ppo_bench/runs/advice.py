@@ -17,7 +17,6 @@ from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.observation_flattening import dropped_texts
 from ppo_bench.networks.convolutions import MIN_IMAGE_SIDE, find_images
 from ppo_bench.networks.network import NetworkSpec
-from ppo_bench.networks.own import Own
 from ppo_bench.networks.spec import Auto
 from ppo_bench.runners import checkpoint
 from ppo_bench.runs.run_config import read_run
@@ -26,6 +25,8 @@ EPISODES_BETWEEN_RESTARTS = 10
 """Minimum length of the time between restarts of the environments, in full-length episodes; less cuts many of them."""
 MIN_TRAINED_FRACTION = 0.95
 """Minimum share of `total_timesteps` that is trained without a warning."""
+MIN_IMAGE_PIXELS = 1000
+"""Minimum number of elements of an array, in two dimensions or more, that may be meant as an image."""
 MIN_ACTION_SCALE, MAX_ACTION_SCALE = 0.25, 4.0
 """Range of half the distance between action bounds in which a new policy of standard deviation 1 explores well."""
 
@@ -39,7 +40,8 @@ def advice(config: Config, env: VectorEnv | GraphEnv) -> Iterator[str]:
         )
     if texts := dropped_texts(env.observation_space):
         yield f"warning: the policy does not see the texts in the observations of {config.task.id}: {', '.join(texts)}"
-    yield from _differences_from_source(config)
+    if load := config.root.checkpoint.load:
+        yield from _differences_from_source(config, load)
     trained = config.num_iterations * config.ppo.batch_size
     if trained < MIN_TRAINED_FRACTION * config.root.total_timesteps:
         yield (
@@ -55,77 +57,40 @@ def advice(config: Config, env: VectorEnv | GraphEnv) -> Iterator[str]:
         )
     if not config.root.env.rescale_actions:
         yield from _scale_of_actions(config, env)
-    yield from _arrays_as_vectors(config, env.observation_space, config.network_for(env))
+    yield from _images_as_vectors(config, env.observation_space, config.network_for(env))
 
 
-def _arrays_as_vectors(config: Config, space: Any, network: NetworkSpec) -> Iterator[str]:
-    """A line each for observations that the network does not take as one might expect."""
-    if isinstance(config.network, Own):
+def _images_as_vectors(config: Config, space: Any, network: NetworkSpec) -> Iterator[str]:
+    """A line if `network=auto` lays out arrays that may be images as one vector."""
+    if not isinstance(config.network, Auto) or len(network.input_shape) > 1:
         return
     images = find_images(space)
-    if images:
-        yield from _images_as_numbers(config, network)
-    shape, observations = space.shape or (), f"observations of {config.task.id}"
-    if len(network.input_shape) > 1:
-        return
-    if isinstance(space, FlattenedBox):
-        large = [array.shape for array in space.arrays if array not in images and _is_large(array.shape)]
-    else:
-        large = [shape] if _is_large(shape) else []
-    if len(shape) == 3 and network.uint8:
+    arrays = space.arrays if isinstance(space, FlattenedBox) else [space]
+    shapes = [array.shape for array in arrays if array not in images and _may_be_image(array.shape)]
+    if shapes:
         yield (
-            f"warning: {observations} are images {shape} that are too small for network=nature_cnn, and are laid out "
-            "as one vector for an MLP: network=minatar_cnn and impala_cnn take them as images"
-        )
-    elif large and isinstance(config.network, Auto):
-        shapes = ", ".join(map(str, large))
-        arrays = f"have arrays {shapes}" if isinstance(space, FlattenedBox) else f"are arrays {shapes} of {space.dtype}"
-        yield (
-            f"warning: {observations} {arrays}, laid out as one vector for an MLP: network=auto takes bytes [H, W], "
-            "and bytes or floats [H, W, C], [C, H, W] or several frames of these, as images"
-        )
-    if len(shape) == 1 and network.uint8 and not isinstance(space, FlattenedBox):
-        yield (
-            f"note: {observations} are bytes from 0 to 255, which the network divides by 255; bytes with lower bounds, "
-            "and floats, are taken as they are"
+            f"warning: observations of {config.task.id} have arrays {', '.join(map(str, shapes))}, laid out as one "
+            "vector for an MLP: network=auto takes bytes [H, W], and bytes or floats [H, W, C], [C, H, W] or several "
+            f"frames of these, as images from {MIN_IMAGE_SIDE} pixels; network=impala_cnn takes smaller ones"
         )
 
 
-def _is_large(shape: tuple[int, ...]) -> bool:
-    """Whether an array of this shape may be meant as an image."""
-    return len(shape) > 1 and math.prod(shape) >= MIN_IMAGE_SIDE**2
+def _may_be_image(shape: tuple[int, ...]) -> bool:
+    return len(shape) > 1 and math.prod(shape) >= MIN_IMAGE_PIXELS
 
 
-def _images_as_numbers(config: Config, network: NetworkSpec) -> Iterator[str]:
-    """A line each for what does not see the images in dictionaries as images."""
-    as_numbers = f"warning: observations of {config.task.id} have images, which %s takes as numbers without an order"
-    if not network.convolves:
-        has = "network=combined, which has no memory," if network.carry else "network=combined"
-        yield f"{as_numbers % 'this network'}: {has} has convolutions for them"
-    if config.algorithm.name == "rnd":
-        yield as_numbers % "algorithm=rnd"
-
-
-def _differences_from_source(config: Config) -> Iterator[str]:
-    """Keys that decide how a run learns and that the run of `checkpoint.load` had otherwise, in a line."""
-    load = config.root.checkpoint.load
-    if load is None:
-        return
+def _differences_from_source(config: Config, load: str) -> Iterator[str]:
+    """A line with the keys that decide how a run learns and that differ in the run of `checkpoint.load`."""
     try:
         before = read_run(checkpoint.run_of(checkpoint.find(Path(load))))["config"]
     except ConfigError:  # a checkpoint that was copied without its run
         return
-    pairs = [
-        *((group, before.get(group) or {}, config.resolved[group]) for group in ("network", "algorithm")),
-        *(("ppo", before["ppo"], run.resolved["ppo"]) for run in config.of_each_run()),
-        ("env.kwargs", before["env"].get("kwargs") or {}, config.task.kwargs),
+    unlike = [
+        f"{group}.{key}={value}"
+        for group in ("network", "algorithm", "ppo")
+        for key, value in sorted((before.get(group) or {}).items())
+        if config.resolved[group].get(key, value) != value
     ]
-    unlike = dict.fromkeys(
-        f"{group}.{key}={then[key]}"
-        for group, then, now in pairs
-        for key in sorted(then.keys() & now.keys())
-        if then[key] != now[key]
-    )
     if unlike:
         yield f"note: the run of checkpoint.load={load} had {', '.join(unlike)}"
 

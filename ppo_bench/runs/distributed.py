@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError, FailedRuns, RankLostError, RunInterrupted, one_line
-from ppo_bench.common.rank_info import RankInfo, read_rank_info
+from ppo_bench.common.rank_info import read_rank_info
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.observation_selection import make_env
@@ -26,11 +26,6 @@ from ppo_bench.tuning.cores import available_cores, cpu_affinity, shard_of_cores
 
 EnvWrapper = Callable[[VectorEnv | GraphEnv, Shard], Any]
 """Function that wraps the environments of a rank."""
-
-
-def select_envs(env: VectorEnv | GraphEnv, shard: Shard) -> VectorEnv | GraphEnv:
-    """The environments, unchanged."""
-    return env
 
 
 @contextmanager
@@ -48,12 +43,14 @@ def detect_lost_rank() -> Iterator[None]:
 class DistributedRunner:
     """The runner of a rank. All ranks call its methods in the same order; what they return is that of all ranks."""
 
-    def __init__(self, config: Config, wrap: EnvWrapper = select_envs, ppo: Any = None) -> None:
+    def __init__(self, config: Config, wrap: EnvWrapper | None = None, ppo: Any = None) -> None:
         """Join the other ranks, and make this one's part of the environments and its runner."""
         rank_info = read_rank_info()
         assert rank_info is not None
         shard = Shard(rank_info.rank, rank_info.world_size)
-        local_shard, cores = _local_shard(rank_info)
+        local_shard = Shard(rank_info.local_rank, rank_info.local_world_size)
+        own = rank_info.own_cores
+        cores = available_cores() if own else shard_of_cores(local_shard.index, local_shard.count)
         with ExitStack() as stack:
             stack.enter_context(cpu_affinity(cores))
             config.framework.configure_process(tuning=config.tuning, devices=config.devices_here)
@@ -63,7 +60,7 @@ class DistributedRunner:
             task = replace(config.task, num_envs=shard.size(config.ppo.num_envs))
             made = make_env(config.backend, task)
             stack.callback(made.close)
-            self.env = wrap(made, shard)
+            self.env = wrap(made, shard) if wrap else made
             spec = replace(config.training_spec(self.env), ppo=ppo or config.ppo)
             self.spec: TrainingSpec = replace(
                 spec, shard=shard, process_group=self.process_group, local_shard=local_shard
@@ -114,14 +111,6 @@ class DistributedRunner:
         # If this rank alone fails, the others must not fail before it has said why.
         if error is None or isinstance(error, RunInterrupted | FailedRuns):
             self.process_group.close()
-
-
-def _local_shard(rank_info: RankInfo) -> tuple[Shard, list[int]]:
-    """Position of this rank among those of its machine, and the cores that are its own."""
-    local_shard = Shard(rank_info.local_rank, rank_info.local_world_size)
-    return local_shard, available_cores() if rank_info.own_cores else shard_of_cores(
-        local_shard.index, local_shard.count
-    )
 
 
 def all_gather_object(process_group: ProcessGroup | None, value: Any) -> list[Any]:

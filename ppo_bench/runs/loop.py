@@ -7,19 +7,20 @@ import gc
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 from ppo_bench.algorithms.ppo import metrics_of
-from ppo_bench.common.errors import FailedRuns, RunInterrupted
+from ppo_bench.common.errors import FailedRuns, RunError, RunInterrupted
 from ppo_bench.common.progress import ProgressDisplay
 from ppo_bench.common.stopping import stop_requests
 from ppo_bench.configuration.config import Config
+from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Metrics
 from ppo_bench.runners.seeds import SeedsRunner
 from ppo_bench.runs.callbacks import Callbacks
 from ppo_bench.runs.distributed import all_gather_object
-from ppo_bench.runs.interruption import describe_interruption, explain_failures
 from ppo_bench.runs.run_writer import RunWriter
 
 MIN_WRITE_INTERVAL_SECONDS = 0.2
@@ -43,14 +44,14 @@ def run_iterations(
     block_size, checkpoint_interval = config.framework.iterations_per_call, config.root.checkpoint.every_iterations
     last, batch_size, stopped = config.num_iterations, config.ppo.batch_size, False
     loop_started = time.perf_counter() - callbacks.seconds
-    with (
-        stop_requests() as stop,
-        explain_failures(stop, writers),
-        _rows_writer(writers) as write_rows,
-        _progress_display(config, writers) as show_speed,
-    ):
+    last_write = loop_started
+    with ExitStack() as stack:
+        stop = stack.enter_context(stop_requests())
+        stack.enter_context(_explain_failures(stop, writers))
         for writer in writers:
+            stack.callback(writer.write)  # also if the loop ends by an exception
             writer.prune()  # a kill may have come before it
+        show_speed = stack.enter_context(_progress_display(config, writers))
         while iteration < last:
             if iteration % block_size == 0:  # else it has been running since the previous iteration ended
                 started = time.perf_counter()
@@ -59,14 +60,17 @@ def run_iterations(
             now = time.perf_counter()
             _enable_garbage_collection()
             sps, started = batch_size / (now - started), now
-            _require_finite([metrics for metrics, _ in reports], callbacks.configs, iteration)
+            _require_finite(config, [metrics for metrics, _ in reports], iteration)
             seconds = now - loop_started - callbacks.seconds
             evaluation = callbacks.evaluate(runner, state, iteration, stop)
             for writer, (metrics, episodes), columns in zip(
                 writers, reports, evaluation or callbacks.columns, strict=False
             ):
                 callbacks.queue_row(writer, writer.add(metrics, episodes, seconds, sps, columns))
-            write_rows(now)
+            if now - last_write >= MIN_WRITE_INTERVAL_SECONDS:
+                last_write = now
+                for writer in writers:
+                    writer.write()
             show_speed(sps)
             # An iteration whose evaluation was stopped has no checkpoint, so that the resumed run makes it again.
             is_due = iteration % checkpoint_interval == 0 or iteration == last
@@ -80,11 +84,8 @@ def run_iterations(
                 callbacks.notify()
                 stopped = any(all_gather_object(callbacks.process_group, bool(stop)))
             if stopped and ends_block and not (has_checkpoint and iteration == last):
-                if not has_checkpoint:
-                    for writer, arrays in zip(writers, runner.export(state), strict=False):
-                        writer.snapshot(arrays)
                 if writers:
-                    raise RunInterrupted(describe_interruption(writers[0].folder, iteration))
+                    raise RunInterrupted(_describe_interruption(writers))
                 return True
     for writer in writers:
         writer.finish(setup_seconds)
@@ -99,29 +100,39 @@ def _enable_garbage_collection() -> None:
 
 
 @contextmanager
-def _rows_writer(writers: Sequence[RunWriter]) -> Iterator[Callable[[float], None]]:
-    """A function of the current time that writes the waiting rows if the last write is long enough ago.
-
-    All rows are written when the context ends, also by an exception.
-    """
-    last = time.perf_counter()
-
-    def write_rows(now: float) -> None:
-        nonlocal last
-        if now - last >= MIN_WRITE_INTERVAL_SECONDS:
-            last = now
-            for writer in writers:
-                writer.write()
-
+def _explain_failures(stop: Sequence[int], writers: Sequence[RunWriter]) -> Iterator[None]:
+    """Add to an error what is kept of its run. One after a stop request becomes `RunInterrupted`: the signal may have
+    ended environments, too."""
     try:
-        yield write_rows
-    except BaseException:
-        for writer in writers:
-            with suppress(OSError):  # what has failed comes first
-                writer.write()
-        raise
-    for writer in writers:
-        writer.write()
+        yield
+    except RunError as error:
+        if stop:
+            raise RunInterrupted(_describe_interruption(writers)) from error
+        if not writers:
+            raise
+        if isinstance(error, FailedRuns):
+            names = [f"{writer.config.named}: " if len(writers) > 1 else "" for writer in writers]
+            kept = [describe_newest_checkpoint(writer.folder) for writer in writers]
+            raise FailedRuns({k: f"{names[k]}{why}; {kept[k]}" for k, why in error.reasons.items()}) from error
+        raise type(error)(f"{error}; {describe_newest_checkpoint(writers[0].folder)}") from error
+
+
+def _describe_interruption(writers: Sequence[RunWriter]) -> str:
+    """A phrase for runs that were stopped; another rank than 0 knows no folder."""
+    if not writers:
+        return "stopped at once"
+    folder = writers[0].folder
+    resumption = "resumes there" if checkpoint.newest_iteration(folder / "checkpoints") else "starts from scratch"
+    return (
+        f"stopped after iteration {writers[0].loop.iteration}; {describe_newest_checkpoint(folder)}; the same command "
+        f"{resumption}"
+    )
+
+
+def describe_newest_checkpoint(folder: Path) -> str:
+    """A phrase for an unfinished run in `folder`: what is kept."""
+    iteration = checkpoint.newest_iteration(folder / "checkpoints")
+    return f"{folder} is kept up to iteration {iteration}" if iteration else "no checkpoint yet"
 
 
 def save(
@@ -170,16 +181,15 @@ def _title(writers: Sequence[RunWriter]) -> str:
     return f"{config.task.name} {config.backend.name} {config.framework.name} {runs}"
 
 
-def _require_finite(metrics_by_run: Sequence[Metrics], configs: Sequence[Config], iteration: int) -> None:
+def _require_finite(config: Config, metrics_by_run: Sequence[Metrics], iteration: int) -> None:
     """Raise `FailedRuns` if losses of some runs are not finite in this iteration."""
-    reasons, specs = {}, metrics_of(configs[0].algorithm, configs[0].network)
+    reasons, specs = {}, metrics_of(config.algorithm, config.network)
     always_finite = {metric.name for metric in specs if metric.always_finite}
-    for position, (metrics, config) in enumerate(zip(metrics_by_run, configs, strict=True)):
+    for position, metrics in enumerate(metrics_by_run):
         names = [name for name, value in metrics.items() if name in always_finite and not math.isfinite(value)]
         if names:
-            run = f" of {config.named}" if len(configs) > 1 else ""
             reasons[position] = (
-                f"{names[0]}{run} is {metrics[names[0]]} in iteration {iteration}: learning diverged; "
+                f"{names[0]} is {metrics[names[0]]} in iteration {iteration}: learning diverged; "
                 "try a smaller ppo.learning_rate"
             )
     if reasons:

@@ -41,7 +41,7 @@ class LoopState:
     together: int = 1
     """Maximum number of seeds trained in one program with this one; the program's speed is shared among them."""
     evaluation: dict[str, float | None] = field(default_factory=dict)
-    """The latest evaluation, by column; see ppo_bench/runs/evaluation.py."""
+    """The latest evaluation, by column; see ppo_bench/runs/callbacks.py."""
     metrics_mark: FilePosition = NO_ROWS
     episodes_mark: FilePosition = NO_ROWS
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from ppo_bench.common.progress import print_status
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import PolicyInput, VectorEnv
 from ppo_bench.mathematics import noise, normalize
@@ -20,9 +19,6 @@ from ppo_bench.runners.array_specs import normalization_array_specs
 from ppo_bench.runners.base import Episode, Policy
 from ppo_bench.runners.checkpoint import Checkpoint
 from ppo_bench.runners.episodes import accumulate_episodes, zero_totals
-
-LONG_EPISODE_STEPS = 30_000
-"""Number of steps without the end of an episode after which `play` says so; a game of Atari has 27,000 at most."""
 
 
 class Player(Protocol):
@@ -37,18 +33,6 @@ class Player(Protocol):
 
         `episode_start [N]` bool says which rows forget their carry before the step.
         """
-
-
-def gumbel_of_step(seed: int, t: int, num_envs: int, num_actions: int) -> np.ndarray:
-    """Standard Gumbel variates `[N, A]` for the samples after `t` steps."""
-    variates: np.ndarray = noise.gumbel(np, _random_bits(seed, t, num_envs, num_actions), np.float64)[0]
-    return variates
-
-
-def _random_bits(seed: int, t: int, num_envs: int, num_actions: int) -> tuple[np.ndarray, np.ndarray]:
-    one = np.ones(1, np.int32)
-    envs, lanes = (np.arange(n, dtype=np.int32) for n in (num_envs, num_actions))
-    return noise.action_words(np, one * seed, one * 0, one * t, envs, lanes, noise.Stream.EVALUATION_ACTIONS)
 
 
 @dataclass(frozen=True)
@@ -112,10 +96,8 @@ class Agent:
         if self.obs_stats:
             obs = normalize.normalize_observations(np, self.obs_stats, obs.astype(np.float64), self.obs_clip)
         policy_outputs, values, carry = self.policy(self.network.to_input_layout(obs), episode_start, carry)
-        policy_outputs, distribution = (
-            mask_logits(np, policy_outputs, policy_input.action_mask),
-            self.network.distribution,
-        )
+        policy_outputs = mask_logits(np, policy_outputs, policy_input.action_mask)
+        distribution = self.network.distribution
         if self.greedy:
             chosen = np.asarray(distribution.mode(np, policy_outputs))
         else:
@@ -125,10 +107,11 @@ class Agent:
         return Decision(actions, values, policy_outputs, chosen, distribution), carry
 
     def _noise(self, t: int, num_envs: int) -> np.ndarray:
-        if self.network.discrete:
-            return gumbel_of_step(self.seed, t, num_envs, self.network.actions.action_dim)
-        words = _random_bits(self.seed, t, num_envs, self.network.actions.action_dim)
-        variates: np.ndarray = noise.normal(np, words, np.float64)[0]
+        """Noise `[N, A]` for the samples after `t` steps."""
+        seed, iteration, step = (np.full(1, number, np.int32) for number in (self.seed, 0, t))
+        envs, lanes = (np.arange(n, dtype=np.int32) for n in (num_envs, self.network.actions.action_dim))
+        words = noise.action_words(np, seed, iteration, step, envs, lanes, noise.Stream.EVALUATION_ACTIONS)
+        variates: np.ndarray = (noise.gumbel if self.network.discrete else noise.normal)(np, words, np.float64)[0]
         return variates
 
 
@@ -190,13 +173,21 @@ def quotas(episodes: int, num_envs: int) -> np.ndarray:
     return episodes // num_envs + (np.arange(num_envs) < episodes % num_envs)
 
 
-def play(env: VectorEnv, agent: Player, episodes: int, seed: int, stop: Sequence[int] = ()) -> Iterator[Episode]:
+def play(
+    env: VectorEnv,
+    agent: Player,
+    episodes: int,
+    seed: int,
+    stop: Sequence[int] = (),
+    watch: Callable[[np.ndarray], None] = lambda obs: None,
+) -> Iterator[Episode]:
     """Play fresh environments and yield `episodes` whole episodes as they end; `step` counts steps of all environments.
 
     The first episodes of each environment count, as many as `quotas` says. Which ones count is thus fixed beforehand;
     taking the first to end in any environment would favour short ones. Time limits are the environment's. A lost life
     ends no episode: an episode is a whole game. Returns are sums of unclipped rewards. Ends with the first step after
-    which `stop` is not empty. Of a `MixedPlayer`, only the episodes of `ours` count.
+    which `stop` is not empty. Of a `MixedPlayer`, only the episodes of `ours` count. `watch` is called with the
+    observations after the reset and after every step.
     """
     num_envs = env.num_envs
     rows = agent.rows(num_envs) if isinstance(agent, MixedPlayer) else np.arange(num_envs)
@@ -204,12 +195,14 @@ def play(env: VectorEnv, agent: Player, episodes: int, seed: int, stop: Sequence
     wanted[rows] = quotas(episodes, len(rows))
     counted = np.zeros(num_envs, np.int64)
     policy_input = env.reset(noise.env_seeds(seed, 0, num_envs, noise.Stream.EVALUATION_ENV_SEEDS))
+    watch(policy_input.obs)
     done, episode_start, totals, t = np.zeros(num_envs, bool), np.ones(num_envs, bool), zero_totals(num_envs), 0
     carry: Tree = agent.carry(num_envs)
     same_step = getattr(env, "same_step", False)
     while (counted < wanted).any() and not stop:
         actions, carry = agent.act(t, policy_input, episode_start, carry)
         step = env.step(actions)
+        watch(step.obs)
         episode_info = {name: numbers[None] for name, numbers in getattr(env, "episode_info", {}).items()}
         totals, ended = accumulate_episodes(
             totals, step.raw_reward[None], step.episode_over[None], ~done[None], episode_info
@@ -221,5 +214,3 @@ def play(env: VectorEnv, agent: Player, episodes: int, seed: int, stop: Sequence
         ends = step.terminated | step.truncated
         episode_start, done = (ends, np.zeros_like(ends)) if same_step else (done, ends)
         policy_input, t = step.policy_input, t + 1
-        if t % LONG_EPISODE_STEPS == 0 and not counted.any():
-            print_status(f"{t:,} steps, and no episode has ended: does this environment have a time limit?")

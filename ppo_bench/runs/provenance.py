@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import platform
-import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
@@ -42,23 +41,16 @@ PACKAGES = (
     "multi-agent-ale-py",
     "box2d",
 )
-ARITHMETIC = re.compile(
-    r"(XLA_FLAGS|JAX_|ATEN_|TORCH_|TORCHINDUCTOR_|TORCHDYNAMO_|NVIDIA_TF32_OVERRIDE|CUBLAS_|CUBLASLT_|CUDNN_|MKL_|DNNL_"
-    r"|ONEDNN_|OPENBLAS_|NCCL_ALGO|NCCL_PROTO|GLIBC_TUNABLES).*"
-)
-"""Pattern of the environment variables that can change how a library computes."""
-NOT_ARITHMETIC = re.compile(
-    r".*(_DIR|_HOME|_LOGS?|_PLATFORMS?|_VERBOSE|_NUM_THREADS)|JAX_.*CACHE.*"
-    r"|TORCH_NCCL_.*|JAX_(COORDINATOR|PROCESS|NUM_PROCESSES|LOGGING|TRACEBACK).*"
-)
-"""Pattern of those among them that change where files are, what is printed and how processes meet, or that are recorded
-elsewhere."""
 VARIABLES = {
-    name: value
-    for name, value in sorted(os.environ.items())
-    if ARITHMETIC.fullmatch(name) and not NOT_ARITHMETIC.fullmatch(name)
+    name: os.environ.get(name)
+    for name in (
+        *("XLA_FLAGS", "JAX_ENABLE_X64", "JAX_DEFAULT_MATMUL_PRECISION", "NVIDIA_TF32_OVERRIDE", "GLIBC_TUNABLES"),
+        *("ATEN_CPU_CAPABILITY", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "TORCHDYNAMO_DISABLE", "CUBLAS_WORKSPACE_CONFIG"),
+        *("MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA", "ONEDNN_DEFAULT_FPMATH_MODE"),
+        *("OPENBLAS_CORETYPE", "NCCL_ALGO", "NCCL_PROTO"),
+    )
 }
-"""Those that were set when the process started; frameworks add to them later."""
+"""Environment variables that can change how a library computes, as they were when the process started."""
 
 
 def provenance(objects: Iterable[str] = ()) -> dict[str, Any]:
@@ -88,25 +80,16 @@ def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """Entries that differ between two provenances, each as `name: then -> now`, except those that `then` lacks."""
     code = then.get("own_code", {})
     changed = [f"the code of {name}" for name, digest in now["own_code"].items() if code.get(name, digest) != digest]
-    if "variables" in then:  # older runs do not have them
-        before, after = then["variables"], now["variables"]
-        names = sorted({*before, *after})
+    for part in ("variables", "versions", "hardware", "execution"):
+        before = then.get(part, {})
         changed += [
-            f"{name}: {before.get(name, 'unset')} -> {after.get(name, 'unset')}"
-            for name in names
-            if before.get(name) != after.get(name)
-        ]
-    return (
-        changed
-        + [
-            f"{name}: {then[part][name]} -> {value}"
-            for part in ("versions", "hardware", "execution")
+            f"{name}: {before[name]} -> {value}"
             for name, value in now.get(part, {}).items()
-            if then[part].get(name, value) != value
+            if before.get(name, value) != value
         ]
-        + [f"git_commit: {then.get('git_commit')} -> {now['git_commit']}"]
-        * (then.get("git_commit") != now["git_commit"])
-    )
+    if then.get("git_commit") != now["git_commit"]:
+        changed.append(f"git_commit: {then.get('git_commit')} -> {now['git_commit']}")
+    return changed
 
 
 def _packages_of(objects: Iterable[str]) -> list[str]:

@@ -86,44 +86,28 @@ class StartingPoint(NamedTuple):
             checkpoint.remove_newer_checkpoints(folder, loop.iteration, loop.best_iteration if self.resumes else None)
 
 
-def new_starting_point(runs: Sequence[SeedRun]) -> StartingPoint:
-    """The start of new runs: initial weights, or the checkpoint that `checkpoint.load` names."""
-    source = runs[0].config.source
-    if source is None:
-        return StartingPoint([LoopState() for _ in runs], None, resumes=False)
-    iteration, global_step = source.loop["iteration"], source.loop["global_step"]
-    loops = [LoopState(iteration, global_step, loaded_steps=global_step) for _ in runs]
-    # Each run has random numbers of its own seed.
-    arrays = [source.arrays | {"seed": np.array(run.config.root.seed)} for run in runs]
-    return StartingPoint(loops, arrays, resumes=False)
-
-
 def starting_point_of(runs: Sequence[SeedRun], newest: Sequence[checkpoint.Checkpoint | None]) -> StartingPoint:
-    """The start from the `newest` checkpoints; a new one if a run has none.
+    """The start from the `newest` checkpoints. If a run has none, the start of new runs: initial weights, or the
+    checkpoint that `checkpoint.load` names.
 
     After an interruption, some of several runs may have a checkpoint more than others: all go back to the last one
     that they have in common. Raises `ConfigError` if it is damaged, or if files of rows do not match the checkpoints.
     """
-    folders, first = [run.folder / "checkpoints" for run in runs], _first_iteration(runs)
+    folders, first, source = [run.folder / "checkpoints" for run in runs], _first_iteration(runs), runs[0].config.source
     iterations = [saved.loop["iteration"] if saved else first for saved in newest]
     common = min(iterations)
     if common == first:
-        return new_starting_point(runs)
+        if source is None:
+            return StartingPoint([LoopState() for _ in runs], None, resumes=False)
+        steps = source.loop["global_step"]
+        # Each run has random numbers of its own seed.
+        arrays = [source.arrays | {"seed": np.array(run.config.root.seed)} for run in runs]
+        return StartingPoint([LoopState(first, steps, loaded_steps=steps) for _ in runs], arrays, resumes=False)
     checkpoints = [
-        saved if saved and k == common else _load_iteration(folder, common)
+        saved if saved and k == common else checkpoint.load_iteration(folder, common)
         for saved, k, folder in zip(newest, iterations, folders, strict=True)
     ]
     loops = [LoopState.from_checkpoint(saved.loop) for saved in checkpoints]
     for run, loop in zip(runs, loops, strict=True):
         loop.check_files(run.folder)
     return StartingPoint(loops, [saved.arrays for saved in checkpoints], resumes=True)
-
-
-def _load_iteration(folder: Path, iteration: int) -> checkpoint.Checkpoint:
-    try:
-        return checkpoint.load_iteration(folder, iteration)
-    except ConfigError as error:
-        raise ConfigError(
-            f"{folder} has no intact checkpoint of iteration {iteration}, to which another run has to go back: train "
-            "the runs by themselves (num_seeds=1, without a grid), or train all again with rerun=true"
-        ) from error

@@ -35,10 +35,6 @@ from ppo_bench.runs.trackers.tracking import Trackers
 from ppo_bench.runs.video.video_recorder import VideoRecorder
 from ppo_bench.tuning.machine import peak_memory_bytes
 
-LARGE_STD = 10.0
-"""Standard deviation of a policy, 1 at first, from which a run warns that actions have become noise."""
-NO_COLUMNS: Mapping[str, float | None] = {}
-
 
 class RunWriter:
     """The files that one run writes to its folder during training."""
@@ -59,8 +55,8 @@ class RunWriter:
         runs that the same program trains. `action_size` is the number of components of continuous actions, else 0.
         """
         self.config = config
-        self._action_size, self._warned_of_std = action_size, False
-        self._tracking = Trackers({}, folder)
+        self._action_size = action_size
+        self._tracking: Trackers | None = None
         self._unlogged_rows, self._unlogged_episodes = list[dict[str, Any]](), list[dict[str, Any]]()
         self.folder = folder
         self.loop = loop
@@ -98,11 +94,11 @@ class RunWriter:
         episodes: list[Episode],
         seconds: float,
         sps: float,
-        evaluated: Mapping[str, float | None] = NO_COLUMNS,
+        evaluated: Mapping[str, float | None],
     ) -> dict[str, Any]:
         """Record one iteration, `seconds` after the files of rows were opened, at `sps` environment steps per second.
 
-        `evaluated` holds the columns of an evaluation; see ppo_bench/runs/evaluation.py. Returns the row of metrics,
+        `evaluated` holds the columns of an evaluation; see ppo_bench/runs/callbacks.py. Returns the row of metrics,
         which waits in memory for `write`.
         """
         loop, first_step, earlier = self.loop, self.loop.global_step, self.loop.episodes
@@ -116,7 +112,7 @@ class RunWriter:
         ended = [_episode_row(first_step, e) for e in episodes[-EPISODE_ROWS_PER_ITERATION:]]
         self._metrics.add([row])
         self._episodes.add(ended)
-        if self._tracking.is_open:
+        if self._tracking:
             self._unlogged_rows.append(row)
             self._unlogged_episodes += ended
         return row
@@ -125,9 +121,10 @@ class RunWriter:
         """Pass the rows that wait to the operating system, and to the trackers."""
         self._metrics.write()
         self._episodes.write()
-        self._tracking.log(self._unlogged_rows, self._unlogged_episodes)
-        self._unlogged_rows.clear()
-        self._unlogged_episodes.clear()
+        if self._tracking:
+            self._tracking.log(self._unlogged_rows, self._unlogged_episodes)
+            self._unlogged_rows.clear()
+            self._unlogged_episodes.clear()
 
     @contextmanager
     def open_trackers(self) -> Iterator[None]:
@@ -139,17 +136,10 @@ class RunWriter:
             self._tracking.finish()
 
     def _std(self, metrics: Metrics) -> Metrics:
-        """The column `std` of a policy of continuous actions; a warning where it is large for the first time."""
+        """The column `std` of a policy of continuous actions."""
         if not self._action_size or "entropy" not in metrics:
             return {}
-        std = std_from_entropy(metrics["entropy"], self._action_size)
-        if std > LARGE_STD and not self._warned_of_std:
-            self._warned_of_std = True
-            print_status(
-                f"warning: the policy's standard deviation has grown to {std:.3g} by step {self.loop.global_step:,} (a "
-                "new policy's is 1), so that most actions lie beyond their bounds: try a smaller ppo.ent_coef"
-            )
-        return {"std": std}
+        return {"std": std_from_entropy(metrics["entropy"], self._action_size)}
 
     def _warn_of_missing_info(self) -> None:
         missing = set(self.config.task.info) - DEFAULT_INFO_KEYS - set(self.loop.recent_told)
@@ -163,13 +153,10 @@ class RunWriter:
         loop = self.loop
         loop.metrics_mark, loop.episodes_mark = self._metrics.mark(), self._episodes.mark()
         loop.update_best()
-        saved = checkpoint.Checkpoint(_without_env_state(arrays), asdict(loop))
+        # Environments restart at every checkpoint, which therefore lacks their state.
+        lasting = {name: array for name, array in arrays.items() if not name.startswith("envs.")}
+        saved = checkpoint.Checkpoint(lasting, asdict(loop))
         return checkpoint.save(self.folder / "checkpoints", loop.iteration, saved, loop.best_iteration)
-
-    def snapshot(self, arrays: Arrays) -> None:
-        """Write a snapshot for evaluation where the run is interrupted; a run does not resume from it."""
-        saved = checkpoint.Checkpoint(_without_env_state(arrays), asdict(self.loop))
-        checkpoint.save_snapshot(self.folder / "checkpoints", self.loop.iteration, saved)
 
     def prune(self) -> None:
         """Remove the checkpoints that `checkpoint.keep` does not cover, except the best."""
@@ -206,11 +193,6 @@ def _episode_row(first_step: int, episode: Episode) -> dict[str, Any]:
         "return": episode.episode_return,
         "length": episode.length,
     } | {f"info_{name}": value for name, value in episode.info.items()}
-
-
-def _without_env_state(arrays: Arrays) -> Arrays:
-    """The arrays without the state of the environments, which restart at every checkpoint."""
-    return {name: array for name, array in arrays.items() if not name.startswith("envs.")}
 
 
 def _result(config: Config, loop: LoopState, folder: Path, setup_seconds: float) -> dict[str, Any]:

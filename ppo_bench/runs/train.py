@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ppo_bench.common.errors import ConfigError, FailedRuns, RunError, RunInterrupted
-from ppo_bench.common.files import is_complete
+from ppo_bench.common.files import is_complete, read_json
 from ppo_bench.common.progress import print_status
 from ppo_bench.common.rank_info import read_rank_info
 from ppo_bench.configuration.config import Config
@@ -22,14 +22,12 @@ from ppo_bench.runners.base import ProcessGroup, Runner
 from ppo_bench.runners.seeds import OneSeed
 from ppo_bench.runs.advice import advice
 from ppo_bench.runs.callbacks import Callbacks, Listener
-from ppo_bench.runs.completed_runs import report_completed_run
 from ppo_bench.runs.distributed import DistributedRunner, all_gather_object
-from ppo_bench.runs.interruption import describe_newest_checkpoint
-from ppo_bench.runs.loop import run_iterations
+from ppo_bench.runs.loop import describe_newest_checkpoint, run_iterations
 from ppo_bench.runs.provenance import provenance
 from ppo_bench.runs.results import ERROR_FILE, error_of, lock_run_folder
 from ppo_bench.runs.resume import SeedRun, StartingPoint, next_group, starting_point_of
-from ppo_bench.runs.run_writer import RunWriter
+from ppo_bench.runs.run_writer import RunWriter, warn_of_differences
 from ppo_bench.runs.trackers.tracking import Trackers
 
 
@@ -106,7 +104,13 @@ def _report(config: Config, finished: Sequence[SeedRun]) -> None:
     """Say what has come of finished runs, and log each, whole, to the trackers that have not logged it."""
     now = provenance(config.trained_objects) if finished else {}
     for run in finished:
-        report_completed_run(*run, now)
+        mean = read_json(run.folder / "result.json").get("final_return_mean")
+        return_text = "none" if mean is None else f"{mean:.2f}"
+        print_status(f"{run.folder} is done: final_return_mean {return_text}; rerun=true trains again in a new folder")
+        try:
+            warn_of_differences(run.folder, now)
+        except ConfigError as error:  # it is complete all the same
+            print_status(f"warning: {error}")
         new = {name: each for name, each in config.trackers.items() if not (run.folder / name).exists()}
         Trackers(new, run.folder).finish()
 

@@ -60,11 +60,6 @@ class Trackers:
                 _warn(name, error)
         self.log(read_rows(folder / "metrics.jsonl"), read_rows(folder / "episodes.jsonl"))
 
-    @property
-    def is_open(self) -> bool:
-        """Whether a tracker is open."""
-        return bool(self._open)
-
     def log(self, rows: Sequence[Row], episodes: Sequence[Row]) -> None:
         """Log rows of metrics.jsonl, with the rows of episodes.jsonl of the same iterations, and new videos."""
         if not self._open:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ppo_bench.envs.base import EnvStep, PolicyInput
 from ppo_bench.runs.play import Player, play
 from ppo_bench.runs.video.scene import Scene
 
@@ -19,42 +18,16 @@ SMALLEST_SIDE = 256
 
 def record_video(scene: Scene, player: Player, seed: int, path: Path) -> dict[str, Any]:
     """Record the first episode of `player` in `path`; its return, length, frames, and frames per second."""
+    frames = 0
     with open_mp4(path, scene.fps) as add:
-        env = RecordedEnv(scene, add)
-        (episode,) = play(env, player, 1, seed)
-    return {"frames": env.frames, "fps": scene.fps, "return": episode.episode_return, "length": episode.length}
 
+        def add_picture(obs: np.ndarray) -> None:
+            nonlocal frames
+            add(scene.draw(obs))
+            frames += 1
 
-class RecordedEnv:
-    """The environment of a scene, a `VectorEnv`, that gives a picture to `add` after its reset and after every step."""
-
-    def __init__(self, scene: Scene, add: Callable[[np.ndarray], None]) -> None:
-        self.num_envs = scene.env.num_envs
-        self.observation_space: Any = scene.env.observation_space
-        self.action_space: Any = scene.env.action_space
-        self.masks_actions = scene.env.masks_actions
-        self.frames = 0
-        self._scene, self._add = scene, add
-
-    def reset(self, seeds: Sequence[int]) -> PolicyInput:
-        """See `VectorEnv.reset`."""
-        policy_input = self._scene.env.reset(seeds)
-        self._picture(policy_input.obs)
-        return policy_input
-
-    def step(self, actions: np.ndarray) -> EnvStep:
-        """See `VectorEnv.step`."""
-        step = self._scene.env.step(actions)
-        self._picture(step.obs)
-        return step
-
-    def close(self) -> None:
-        """See `VectorEnv.close`."""
-        self._scene.env.close()
-
-    def _picture(self, obs: np.ndarray) -> None:
-        self._add(self._scene.draw(obs))
-        self.frames += 1
+        (episode,) = play(scene.env, player, 1, seed, watch=add_picture)
+    return {"frames": frames, "fps": scene.fps, "return": episode.episode_return, "length": episode.length}
 
 
 @contextmanager
