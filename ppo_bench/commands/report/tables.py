@@ -117,25 +117,21 @@ def _references(analysis: Analysis, about: Sequence[str]) -> Table:
     """A row for each group and published result for its environment: means ± standard deviations (seeds)."""
     rows = []
     for group in (group for task in analysis.tasks for group in task.groups):
-        finals, speeds, run = group.values("final_return_mean"), group.values("mean_sps"), group.first
-        ours, sps = moments(finals) if len(finals) else None, float(speeds.mean()) if len(speeds) else None
-        for reference in references_of(run.env_id, run.is_atari):
-            own, theirs = "", ""
-            if ours and reference.mean is not None:
-                own = f"{cell(ours.mean)} ± {cell(ours.std) or '?'} ({ours.n})"
-                theirs = f"{cell(reference.mean)} ± {cell(reference.std)} ({reference.seeds})"
-            if own or (sps and reference.sps):
-                rows.append(
-                    (
-                        *(group.task, group.algorithm, group.name, run.env_id, run.total_timesteps, own, theirs),
-                        *(sps if reference.sps else None, reference.sps, f"{reference.system} {reference.variant}"),
-                        *(reference.env, reference.steps, reference.hardware, reference.source),
-                    )
+        finals, run = group.values("final_return_mean"), group.first
+        if not len(finals):
+            continue
+        ours = moments(finals)
+        for theirs in references_of(run.env_id):
+            rows.append(
+                (
+                    *(group.task, group.algorithm, group.name, run.env_id, run.total_timesteps),
+                    f"{cell(ours.mean)} ± {cell(ours.std) or '?'} ({ours.n})",
+                    f"{cell(theirs.mean)} ± {cell(theirs.std)} ({theirs.seeds})",
+                    *(f"{theirs.system} {theirs.variant}", theirs.env, theirs.steps, theirs.source),
                 )
-    columns = (
-        *(*about, "id", "steps", "return", "published return", "steps/s", "published steps/s", "published by"),
-        *("their id", "their steps", "their hardware", "source"),
-    )
+            )
+    others = ("published return", "published by", "their id", "their steps", "source")
+    columns = (*about, "id", "steps", "return", *others)
     return Table("references", "Ours and published", columns, rows)
 
 
