@@ -52,7 +52,6 @@ def test_a_lone_run_without_a_published_scale_has_no_score(tmp_path: Path, capfd
     found = aggregates(tmp_path / "o" / "report")
     assert found["unheard", "torch_eager", "final_return_mean"][0] == -146.0
     assert ("unheard", "torch_eager", "normalised_score") not in found
-    assert ("unheard", "torch_eager", "optimality_gap") not in found
 
 
 def test_human_normalised_scores_by_hand(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

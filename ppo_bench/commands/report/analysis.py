@@ -25,7 +25,6 @@ from ppo_bench.commands.report.statistics import (
     mean,
     mean_interval,
     median,
-    optimality_gap,
     probability_of_improvement,
     ratio_of_means,
     tost,
@@ -37,7 +36,6 @@ OVER_TASKS: dict[str, Callable[[Scores], Array]] = {
     "normalised_score_median": median,
     "normalised_score_iqm": iqm,
     "normalised_score_mean": mean,
-    "optimality_gap": optimality_gap,
 }
 """Statistics over several tasks."""
 
@@ -145,9 +143,7 @@ def _group_estimates(group: Group, scale: Scale | None) -> dict[str, Estimate]:
         found["final_return_iqm"] = bootstrap(iqm, [finals])
         found["final_return_mean"] = mean_interval(finals)
         if scale:
-            scores = normalise(finals, scale)
-            found["optimality_gap"] = bootstrap(optimality_gap, [scores])
-            found["normalised_score"] = mean_interval(scores)
+            found["normalised_score"] = mean_interval(normalise(finals, scale))
     measured = {metric: group.values(metric) for metric in SPEEDS}
     return found | {metric: mean_interval(values) for metric, values in measured.items() if len(values)}
 

@@ -51,11 +51,6 @@ def iqm(scores: Scores) -> Array:
     return np.asarray(stats.trim_mean(np.concatenate(scores, -1), TRIM, axis=-1))
 
 
-def optimality_gap(scores: Scores) -> Array:
-    """Mean distance of the runs below a score of 1; runs above it count as 0."""
-    return 1 - np.minimum(np.concatenate(scores, -1), 1.0).mean(-1)
-
-
 def probability_of_improvement(ours: Scores, theirs: Scores) -> Array:
     """Mean over tasks of the probability that a run of `ours` scores above one of `theirs`; a tie counts half."""
     from scipy import stats

@@ -31,7 +31,6 @@ RETURNS = {
     "median": "final_return_median",
     "IQM": "final_return_iqm",
     "score": "normalised_score",
-    "optimality gap": "optimality_gap",
 }
 SPEEDS = {
     "steady speed (steps/s)": "steady_sps",
@@ -46,7 +45,6 @@ OVER_ENVS = {
     "median": "normalised_score_median",
     "IQM": "normalised_score_iqm",
     "mean": "normalised_score_mean",
-    "optimality gap": "optimality_gap",
 }
 """Columns of tables with a row for each group, and the metrics that they show."""
 
@@ -80,7 +78,7 @@ def tables(analysis: Analysis, by: str, runs: Sequence[Run], left_out: Mapping[s
         for _, group, baseline, test, paired in analysis.pairs
     ]
     over_envs = [
-        (analysis.algorithms(ALL, name), name, found["optimality_gap"].seeds, *map(found.get, OVER_ENVS.values()))
+        (analysis.algorithms(ALL, name), name, found["normalised_score_iqm"].seeds, *map(found.get, OVER_ENVS.values()))
         for name in analysis.names
         if (found := analysis.estimates.get((ALL, name)))
     ]
