@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
-
-from hydra.utils import get_class
 
 from ppo_bench.common.errors import ConfigError, one_line
 
@@ -14,10 +13,11 @@ def import_class(key: str, target: object, kind: type = object) -> Any:
 
     Raises `ConfigError` if it cannot be imported or is no subclass of `kind`; `key` is the key in its message.
     """
+    module, _, name = str(target).rpartition(".")
     try:
-        cls = get_class(str(target))
+        cls = getattr(importlib.import_module(module), name)
     except Exception as error:  # a user's module can raise anything
         raise ConfigError(f"{key} names no class that can be imported: {one_line(error)}") from error
-    if not issubclass(cls, kind):
+    if not (isinstance(cls, type) and issubclass(cls, kind)):
         raise ConfigError(f"{key}={target} is no {kind.__module__.partition('.')[0]}.{kind.__name__}")
     return cls
