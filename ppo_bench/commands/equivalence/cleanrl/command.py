@@ -73,13 +73,9 @@ def _run(config: Config) -> tuple[list[Record], set[str]]:
     """The iterations of the script, of all its processes, and the patches that had an effect. Raises `RunError`."""
     root, script = schema(config), script_path(config)
     print_status(f"python {script.name} {' '.join([*arguments_of(script, config), *root.arguments])}")
-    workers = RankWorkers(
-        script.name, config.ppo.shards if SCRIPTS[script.stem].is_distributed else 1, run_script, config
-    )
-    try:
+    ranks = config.ppo.shards if SCRIPTS[script.stem].is_distributed else 1
+    with RankWorkers(script.name, ranks, run_script, config) as workers:
         of_ranks, used = zip(*workers.receive(), strict=True)
-    finally:
-        workers.stop()
     return [_joined(records) for records in zip(*of_ranks, strict=True)], set().union(*used)
 
 
@@ -94,7 +90,7 @@ def _compare(name: str, config: Config, theirs: list[Record], bounds: ActionBoun
     """The rows of one framework, which trains by itself."""
     with FrameworkProcess(config, follows=False) as framework:
         for number, script in enumerate(theirs, 1):
-            framework.start(None)
+            framework.send(None)
             ours = framework.outcome()
             if script.actions.shape[:2] != ours.actions.shape[:2]:
                 shapes = f"{list(script.actions.shape[:2])}, and here {list(ours.actions.shape[:2])}"
