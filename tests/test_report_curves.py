@@ -101,8 +101,8 @@ def test_curves_by_wall_time_leave_compilation_out(tmp_path: Path) -> None:
     (drawn,) = curves(database.connection, [database.runs], "training_seconds")
     np.testing.assert_allclose(drawn.x, np.arange(CELLS) + 0.5)
     known = np.arange(1.0, CELLS + 1)
-    np.testing.assert_allclose(drawn.band.mean[:50], known[:50])
-    assert np.isnan(drawn.band.mean[50:]).all()
+    np.testing.assert_allclose(drawn.mean[:50], known[:50])
+    assert np.isnan(drawn.mean[50:]).all()
     assert sorted(np.isfinite(drawn.runs).sum(1)) == [50, 100, 100]
     np.testing.assert_allclose(drawn.runs[np.isfinite(drawn.runs).all(1)], [known, known])
 

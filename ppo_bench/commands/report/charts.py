@@ -175,9 +175,9 @@ def _curves(panels: Sequence[Panel], database: Database) -> Iterator[Figure]:
             of_returns, left = weight == "episodes", len(panel.entries) - len(entries)
             note = f"{left} more, which end lower, are in the tables." if left and of_returns else ""
             series = [
-                Series(name, colour, curve.x, *curve.band, curve.runs if of_returns else curve.runs[:0])
+                Series(name, colour, *(curve if of_returns else curve._replace(runs=curve.runs[:0])))
                 for (name, colour, _), curve in zip(entries, found, strict=False)
-                if of_returns or np.isfinite(curve.band.mean).any()
+                if of_returns or np.isfinite(curve.mean).any()
             ]
             made.append(Lines(title, x_label, y_label, series, note))
         return made

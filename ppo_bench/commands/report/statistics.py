@@ -101,18 +101,10 @@ def mean_interval(values: Array) -> Estimate:
     return Estimate(mean, mean - half, mean + half, n)
 
 
-class Band(NamedTuple):
-    """A mean curve `[K]` with the ends of its interval at each point; NaN where there is no value."""
+def mean_band(curves: Array, resamples: int = RESAMPLES) -> tuple[Array, Array, Array]:
+    """Mean over runs at each point of their curves `[N, K]`, and the ends of its interval by the bootstrap.
 
-    mean: Array
-    low: Array
-    high: Array
-
-
-def mean_band(curves: Array, resamples: int = RESAMPLES) -> Band:
-    """Mean over runs at each point of their curves `[N, K]`, with a bootstrap band.
-
-    Points at which a run has no value (NaN) have no mean either, since it would be a mean over fewer runs than at the
+    Points at which a run has no value (NaN) have none of them, since it would be a mean over fewer runs than at the
     neighbouring points.
     """
     runs = len(curves)
@@ -121,7 +113,7 @@ def mean_band(curves: Array, resamples: int = RESAMPLES) -> Band:
     complete = np.isfinite(curves).all(0)
     values = np.where(complete, curves, 0.0)
     drawn = np.where(complete & (runs > 1), weights @ values / runs, np.nan)
-    return Band(np.where(complete, values.mean(0), np.nan), *percentiles(drawn))
+    return np.where(complete, values.mean(0), np.nan), *percentiles(drawn)
 
 
 class Comparison(NamedTuple):
