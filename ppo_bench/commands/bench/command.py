@@ -14,7 +14,7 @@ from ppo_bench.commands.bench.limits import ComputeLimit, measure_compute_limit
 from ppo_bench.commands.bench.phases import phases
 from ppo_bench.commands.bench.programs import labels, load, runnable, schema
 from ppo_bench.commands.bench.report import bench_file, report
-from ppo_bench.commands.bench.trace import trace
+from ppo_bench.commands.bench.training import trace
 from ppo_bench.commands.bench.worker import Program, in_turn
 from ppo_bench.common.cli import Parser, parse_overrides
 from ppo_bench.common.errors import require
