@@ -14,15 +14,14 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+from packaging.requirements import Requirement
 
 from ppo_bench.common.cli import Parser, exit_code
 from ppo_bench.common.errors import reason
 from ppo_bench.runs.provenance import version_of
 from ppo_bench.tuning.machine import cxx_compiler, has_nvidia_gpu
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
 
 PACKAGE = "ppo-bench"
 DEFAULT_RUN = ("torch",)
@@ -116,10 +115,8 @@ def _wait_for_answer(process: subprocess.Popen[str]) -> Answer:
 def _packages() -> Iterator[Row]:
     """The package itself with what it always needs, and its extras, as its metadata list them."""
     try:
-        from packaging.requirements import Requirement
-
         requirements = [Requirement(line) for line in metadata.requires(PACKAGE) or []]
-    except (ImportError, metadata.PackageNotFoundError) as error:
+    except metadata.PackageNotFoundError as error:
         yield Row(PACKAGE, f"not installed: {error}", "make setup", needed=True)
         return
     yield _package_row(PACKAGE, "", requirements, f"pip install {PACKAGE}", needed=True)
@@ -146,8 +143,6 @@ def _package_row(name: str, extra: str, requirements: list[Requirement], fix: st
 
 def _of_extra(requirements: list[Requirement], extra: str) -> Iterator[Requirement]:
     """The requirements of an extra, or with `""` those of no extra, and what their own extras need."""
-    from packaging.requirements import Requirement
-
     for requirement in requirements:
         always, asked = (not requirement.marker or requirement.marker.evaluate({"extra": e}) for e in ("", extra))
         if not asked or (extra and always):
