@@ -22,14 +22,27 @@ CONTINUOUS: Modules = {"log_std": "actor_logstd", "actor": "actor_mean", "critic
 SHARED: Modules = {"trunk": "network", **CLASSIC}
 LSTM: Modules = {"memory": "lstm", **SHARED}
 RND: Modules = {
-    **{"trunk": "network", "actor": "actor", "critic.0": "extra_layer", "critic.1": ("critic_ext", "critic_int")},
-    **{"predictor": "rnd_model.predictor", "target": "rnd_model.target"},
+    "trunk": "network",
+    "actor": "actor",
+    "critic.0": "extra_layer",
+    "critic.1": ("critic_ext", "critic_int"),
+    "predictor": "rnd_model.predictor",
+    "target": "rnd_model.target",
 }
 TRANSFORMER: Modules = {
-    **{"positions": "pos_embedding", ".query": "attention.queries", ".key": "attention.keys"},
-    **{".value": "attention.values", ".out": "attention.fc_out", "norm_query": "layer_norm_q"},
-    **{"norm_rows": "norm_kv", "norm_linear": "layer_norm_attn", ".linear": "fc_projection"},
-    **{"memory": "hidden_post_trxl", "trunk": "encoder", "actor": "actor_branches", "critic": "critic"},
+    "positions": "pos_embedding",
+    ".query": "attention.queries",
+    ".key": "attention.keys",
+    ".value": "attention.values",
+    ".out": "attention.fc_out",
+    "norm_query": "layer_norm_q",
+    "norm_rows": "norm_kv",
+    "norm_linear": "layer_norm_attn",
+    ".linear": "fc_projection",
+    "memory": "hidden_post_trxl",
+    "trunk": "encoder",
+    "actor": "actor_branches",
+    "critic": "critic",
 }
 FLAX: Modules = {"trunk": "network_params", "actor": "actor_params", "critic": "critic_params"}
 
