@@ -96,9 +96,8 @@ def _place(name: str) -> str:
 
 def _sources(text: str, place: str) -> set[str]:
     """Paths of the repository files that `text` names or links to; each gets a page of its own."""
-    prose = _outside_code(text, lambda part: part)
-    found = {path for match in NAMED.finditer(prose) if (path := source_file(match[1]))}
-    for match in LINK.finditer(prose):
+    found = {path for match in NAMED.finditer(text) if (path := source_file(match[1]))}
+    for match in LINK.finditer(text):
         path = _path(match[2], place)
         if path and not path.startswith("docs/"):
             found.add(path)
