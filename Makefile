@@ -88,6 +88,6 @@ soak: setup
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-# Trains CartPole twice, once with a kill -9 in the middle, and compares the digests of what was learnt: half a minute.
+# Trains CartPole twice, once with a kill -9 in the middle, and compares all that was learnt: half a minute.
 demo-resume: setup
-	$(BIN)/python launch/demo_resume.py
+	PATH="$(CURDIR)/$(BIN):$$PATH" launch/demo_resume.sh

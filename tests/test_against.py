@@ -10,14 +10,23 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 from ppo_bench.commands.equivalence.cleanrl.arguments import arguments_of
-from ppo_bench.commands.equivalence.cleanrl.parameter_names import to_ours, to_theirs
-from ppo_bench.commands.equivalence.cleanrl.scripts import SCRIPTS, require_same_names
+from ppo_bench.commands.equivalence.cleanrl.parameter_names import (
+    CONTINUOUS,
+    FLAX,
+    RND,
+    SHARED,
+    Modules,
+    pairs,
+    to_ours,
+)
 from ppo_bench.commands.equivalence.command import main
 from ppo_bench.common.cli import exit_code
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
+from ppo_bench.mathematics.arrays import Arrays
 from tests.refusals import assert_one_line
 from tests.training import ROOT
 
@@ -81,35 +90,75 @@ def test_arguments_follow_from_the_configuration() -> None:
     assert "--target-kl" not in words
 
 
-@pytest.mark.parametrize(
-    "words",
-    [[f"experiment=cleanrl/{script}"] for script in SCRIPTS if "trxl" not in script and "torchcompile" not in script]
-    + [["experiment=cleanrl/ppo_trxl_proof_of_memory", f"network.positions={kind}"] for kind in ("none", "learned")]
-    + [["experiment=cleanrl/ppo_trxl_minigrid"]],
-    ids=lambda words: " ".join(words).removeprefix("experiment=cleanrl/"),
-)
-def test_layouts_lead_there_and_back(words: list[str]) -> None:
-    config = load_config([*words, *(["env=breakout"] if "rnd" in words[0] else []), "ppo.num_envs=4"])
-    env: Any = config.backend.make(config.task.with_num_envs(1))
-    spec, rng = config.training_spec(env), np.random.default_rng(1)
-    env.close()
-    arrays = {f"params.{p.name}": rng.normal(size=p.shape) for p in spec.parameters}
-    frozen = {f"frozen.{p.name}": np.zeros(p.shape) for p in spec.algorithm.frozen_parameters(spec.network)}
-    script = "ppo_trxl" if "trxl" in words[0] else words[0].rpartition("/")[2]
-    require_same_names(script, arrays | frozen)
-    names = SCRIPTS[script].names(arrays | frozen)
-    there = to_theirs(names, arrays | frozen)
-    back = to_ours(names, "params", {name: array for name, array in there.items() if "rnd_model.target" not in name})
+HEADS = {"actor.weight": (4, 512), "actor.bias": (4,), "critic.weight": (1, 512), "critic.bias": (1,)}
+NATURE = {"network.0.weight": (32, 4, 8, 8), "network.0.bias": (32,), "network.2.weight": (64, 32, 4, 4)}
+NATURE |= {"network.2.bias": (64,), "network.4.weight": (64, 64, 3, 3), "network.4.bias": (64,)}
+NATURE |= {"network.7.weight": (512, 3136), "network.7.bias": (512,)}
+
+
+def initial(*names: str) -> Arrays:
+    """Parameters here of a small network with these names."""
+    shapes = {"trunk.0": (32, 8, 8, 4), "trunk.1": (64, 4, 4, 32), "trunk.2": (64, 3, 3, 64), "trunk.3": (512, 3136)}
+    shapes |= {"actor.0": (4, 512), "critic.0": (1, 512)}
+    rng = np.random.default_rng(1)
+    arrays = {}
+    for name in names or shapes:
+        arrays[f"params.{name}.weight"] = rng.normal(size=shapes[name])
+        arrays[f"params.{name}.bias"] = rng.normal(size=shapes[name][:1])
+    return arrays
+
+
+def test_layouts_lead_there_and_back() -> None:
+    arrays = initial()
+    found = pairs(SHARED, arrays, NATURE | HEADS)
+    there = {pair.theirs: pair.to_theirs(arrays[pair.ours]) for pair in found}
+    back = to_ours(found, "params", there)
     assert back.keys() == arrays.keys()
     for name, array in arrays.items():
         assert_array_equal(back[name], array, name)
+    x = np.random.default_rng(2).normal(size=(3, 7, 7, 64))  # pixels behind the convolutions
+    here = x.reshape(3, -1) @ arrays["params.trunk.3.weight"].T
+    assert_allclose(np.moveaxis(x, -1, 1).reshape(3, -1) @ there["network.7.weight"].T, here)
 
 
-def test_a_parameter_without_a_counterpart_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    words = [f"against={SCRIPT}", *PRESET, "network=mlp", "network.hidden_sizes=[64]"]
+@pytest.mark.parametrize(
+    ("modules", "ours", "theirs"),
+    [
+        (CONTINUOUS, {"actor.log_std": (3,)}, {"actor_logstd": (1, 3)}),
+        (FLAX, {"trunk.0.weight": (8, 5, 5, 2)}, {"network_params.Conv_0.kernel": (5, 5, 2, 8)}),
+        (FLAX, {"actor.0.weight": (4, 9)}, {"actor_params.Dense_0.kernel": (9, 4)}),
+        (RND, {"critic.1.weight": (2, 9)}, {"critic_ext.weight": (1, 9), "critic_int.weight": (1, 9)}),
+    ],
+    ids=str,
+)
+def test_layouts_of_single_arrays(
+    modules: Modules, ours: dict[str, tuple[int, ...]], theirs: dict[str, tuple[int, ...]]
+) -> None:
+    arrays = {f"params.{name}": np.random.default_rng(1).normal(size=shape) for name, shape in ours.items()}
+    found = pairs(modules, arrays, theirs)
+    assert [pair.theirs for pair in found] == list(theirs)
+    ((name, back),) = to_ours(found, "params", {p.theirs: p.to_theirs(arrays[p.ours]) for p in found}).items()
+    assert_array_equal(back, arrays[name])
+
+
+def test_a_parameter_without_a_counterpart_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"params.actor.0.bias is on one side alone"):
+        pairs(SHARED, initial(), {name: shape for name, shape in (NATURE | HEADS).items() if name != "actor.bias"})
+    with pytest.raises(ConfigError, match=r"^actor.weight is on one side alone"):
+        pairs(SHARED, initial("trunk.0", "trunk.1", "trunk.2", "trunk.3", "critic.0"), NATURE | HEADS)
+    with pytest.raises(
+        ConfigError, match=r"actor.weight has the shape \[6, 512\], and params.actor.0.weight here \[4, 512\]"
+    ):
+        pairs(SHARED, initial(), NATURE | HEADS | {"actor.weight": (6, 512)})
+
+
+@pytest.mark.slow
+def test_another_network_than_the_script_s_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+    words = [f"against={SCRIPT}", *PRESET, "network=mlp", "network.hidden_sizes=[64]", "frameworks=[torch_eager]"]
     assert exit_code(main, words) == 2
-    assert_one_line(
-        capsys.readouterr().err, "against=ppo.py: actor.2.bias is on one side alone; use the network of its preset"
+    assert capfd.readouterr().err.splitlines()[-1] == (
+        "ppo_bench: actor.2.weight has the shape [64, 64], and params.actor.1.weight here [2, 64]: use the network of "
+        "the script's preset"
     )
 
 

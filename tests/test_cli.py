@@ -88,8 +88,6 @@ WRONG = {
     "--resolve": "The --resolve flag can only be used in conjunction with --cfg or --help",
     "-m seed=range(1,1)": "seed=range(1,1): there is no such value to sweep over",
     "-m seed=range(1,1) hydra/sweeper=optuna": "seed=range(1,1): there is no such value to sweep over",
-    "env.kwargs={a:{1:2,b:3}}": "env.kwargs={'a': {1: 2, 'b': 3}}: the keys of a mapping must be all names",
-    "env.wrappers=[{_target_:a.B,m:{a:1,2:3}}]": "'m': {'a': 1, 2: 3}}]: the keys of a mapping must be all names",
     "--config-name=mine": "Cannot find primary config 'mine'",
     "--cfg job ppo.gama=0.9": "did you mean gamma?",
 }

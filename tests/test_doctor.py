@@ -39,9 +39,9 @@ class Machine:
             for path in gone:
                 path.unlink()
 
-    def examine(self, *words: str) -> tuple[int, dict[str, str]]:
+    def examine(self) -> tuple[int, dict[str, str]]:
         """The exit code, and by its name what each row says."""
-        command = [str(self.python), "-m", "ppo_bench.doctor", *words]
+        command = [str(self.python), "-m", "ppo_bench.doctor"]
         ended = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
         assert ended.stderr == ""
         table, self.summary = ended.stdout.split("\n\n")
@@ -96,11 +96,6 @@ HIDDEN: dict[str, tuple[Callable[[Machine], None], dict[str, str], int]] = {
         1,
     ),
     "hydra": (of_packages("hydra_core"), {"ppo-bench": "no hydra-core fix: pip install ppo-bench"}, 1),
-    "what compares versions": (
-        of_packages("packaging"),
-        {"ppo-bench": "not installed: No module named 'packaging' fix: make setup"},
-        1,
-    ),
     "jax": (
         of_packages("jax"),
         {
@@ -141,7 +136,6 @@ TOGETHER = (
     ("torch",),
     ("a torch that crashes", "a jax that fails"),
     ("hydra",),
-    ("what compares versions",),
     ("jax", "ale-py"),
     ("EnvPool", "pygame", "programs"),
 )
@@ -164,9 +158,7 @@ def test_what_is_hidden_has_the_line_that_fixes_it(
         expected, code = expected | lines, max(code, ends)
     found_code, rows = machine.examine()
     assert {name: rows[name][-len(said) :] for name, said in expected.items()} == expected
-    if "packaging" not in str(expected):  # without which no other package is looked at
-        others = set(here) - set(expected) - {"disk"}  # whose free space changes by itself
-        assert [name for name in others if rows[name] != here[name]] == []
+    assert [name for name in set(here) - set(expected) if rows[name] != here[name]] == []
     assert found_code == code
     assert machine.summary.startswith("The default run will fail. Fix:" if code else "The default run can run")
 
@@ -180,17 +172,6 @@ def test_older_versions_programs_on_path_and_the_cores_of_the_process_are_seen(t
     older.mkdir()
     (older / "METADATA").write_text("Metadata-Version: 2.1\nName: optax\nVersion: 0.1.9\n")
     assert machine.examine()[1]["jax"] == "optax 0.1.9 is not >=0.2.3 fix: pip install 'ppo-bench[jax]'"
-
-
-@pytest.mark.parametrize("folder", ["/proc/runs", "/dev/null/runs"])
-def test_a_disk_without_room_stops_the_default_run(
-    folder: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(doctor, "PROBES", dict.fromkeys(doctor.PROBES, "print('[null, []]')"))
-    assert exit_code(main, ["--outputs", folder]) == 1
-    said = capsys.readouterr().out
-    assert "fix: ppo-bench train outputs=DIR, a folder on a disk with room" in said
-    assert said.endswith("The default run will fail. Fix: disk\n")
 
 
 @pytest.mark.parametrize(
@@ -222,11 +203,6 @@ def test_a_gpu_that_pytorch_does_not_see_stops_the_default_run(
 def test_a_probe_without_an_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "PROBE_SECONDS", 0.2)
     assert doctor.ask({"torch": "import time; time.sleep(60)"}) == {"torch": Answer(None, "no answer within 0 seconds")}
-
-
-def test_a_python_that_is_too_new_is_named() -> None:
-    assert doctor._python((3, 14)).fix == "make setup PYTHON=python3.12"
-    assert doctor._python((3, 11)).fix == ""
 
 
 def test_rows_that_are_long_are_wrapped() -> None:

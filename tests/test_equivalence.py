@@ -12,7 +12,7 @@ import pytest
 from ppo_bench.algorithms.ppo import metrics_of
 from ppo_bench.commands.equivalence.command import load, main
 from ppo_bench.commands.equivalence.differences import TOLERANCES, IterationOutcome, compare
-from ppo_bench.commands.equivalence.processes import FrameworkProcess, Workers, played
+from ppo_bench.commands.equivalence.processes import FrameworkProcess, iterations, played
 from ppo_bench.commands.equivalence.rounding import Tie, count_tied_actions, ties
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import RunError
@@ -137,9 +137,8 @@ def test_free_runs_that_part_are_exit_code_1(tmp_path: Path, capsys: pytest.Capt
 @pytest.fixture(scope="module")
 def led() -> IterationOutcome:
     """The second iteration of a real leader."""
-    with Workers({"torch_eager": load([*SMALL, "framework=torch_eager"])}, "lockstep") as workers:
-        outcomes = [outcome for outcome, _ in workers.iterations()]
-    return outcomes[1]
+    config = load([*SMALL, "framework=torch_eager"])
+    return [outcome for outcome, _ in iterations({"torch_eager": config}, "lockstep")][1]
 
 
 def test_what_a_leader_played_is_what_its_network_saw(led: IterationOutcome) -> None:
@@ -195,8 +194,7 @@ def test_a_plain_difference_of_actions_is_no_tie(led: IterationOutcome) -> None:
 def test_an_illegal_choice_makes_no_ties() -> None:
     """Its logit of -1e9 is no score that actions were chosen by."""
     words = ["env=acrobot", "backend=gymnasium", "framework=torch_eager", "total_timesteps=512"]
-    with Workers({"torch_eager": load(words)}, "lockstep") as workers:
-        (led,) = (outcome for outcome, _ in workers.iterations())
+    ((led, _),) = iterations({"torch_eager": load(words)}, "lockstep")
     spec, policy_inputs = played(load(words), led)
     masked = [one._replace(action_mask=np.tile([True, True, False], (4, 1))) for one in policy_inputs]
     swapped = np.where(led.actions == 2, 2, 1 - led.actions)
@@ -217,7 +215,7 @@ def test_the_margins_of_the_actions_taken_are_never_negative(led: IterationOutco
 
 
 def follow(follower: FrameworkProcess, before: Arrays, steps: Any) -> IterationOutcome:
-    follower.start((before, steps))
+    follower.send((before, steps))
     return follower.outcome()
 
 
@@ -240,15 +238,16 @@ def test_a_follower_that_starts_elsewhere_arrives_elsewhere(led: IterationOutcom
 
 
 def test_a_process_that_ends_is_an_error_that_points_at_its_own(led: IterationOutcome) -> None:
-    follower = FrameworkProcess(load([*SMALL, "framework=torch_eager"]))
-    with pytest.raises(RunError, match="the process of torch_eager ended; its own error is above"):
+    with (
+        FrameworkProcess(load([*SMALL, "framework=torch_eager"])) as follower,
+        pytest.raises(RunError, match="the process of torch_eager ended; its own error is above"),
+    ):
         follow(follower, {}, None)
 
 
 def test_leaders_restart_their_environments_when_training_does() -> None:
     config = load([*SMALL, "framework=torch_eager", "checkpoint.every_iterations=2"])
-    with Workers({"torch_eager": config}, "lockstep") as workers:
-        befores = [outcome.before for outcome, _ in workers.iterations()]
+    befores = [outcome.before for outcome, _ in iterations({"torch_eager": config}, "lockstep")]
     starts = [bool((before["envs.lengths"] == 0).all()) for before in befores]
     assert starts == [True, False, True, False, True, False, True, False]
 

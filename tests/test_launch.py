@@ -30,7 +30,7 @@ WRONG = {
     "launch.cpus=many": "launch.cpus=many: Value 'many'",
     "launch.cpus=1,2": "launch.cpus=1,2",
     "launch.cpus=0": "launch.cpus=0: must be at least 1",
-    "launch.gpus=-1": "launch.gpus=-1: must be at least 0",
+    "launch.gpus=-1": "launch.gpus=-1: must not be negative",
     "launch.gpus=null": "launch.gpus=null: ",
     "launch.memory_gb=0": "launch.memory_gb=0.0: must be a number of at least 0.001",
     "launch.memory_gb=inf": "launch.memory_gb=inf: must be a number of at least 0.001",

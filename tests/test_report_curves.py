@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ppo_bench.commands.report.analysis import Options, analyse
+from ppo_bench.commands.report.analysis import analyse
 from ppo_bench.commands.report.charts import figures
 from ppo_bench.commands.report.curves import CELLS, curves
 from ppo_bench.commands.report.database import open_database
@@ -17,7 +17,7 @@ from tests.reports import aggregates, read_table, report
 from tests.synthetic import write_run, write_sweep
 from tests.training import rows
 
-OPTIONS = Options("torch_eager")
+BASELINE = "torch_eager"
 
 
 def test_unfinished_runs_are_in_the_curves_and_in_no_comparison(
@@ -101,8 +101,8 @@ def test_curves_by_wall_time_leave_compilation_out(tmp_path: Path) -> None:
     (drawn,) = curves(database.connection, [database.runs], "training_seconds")
     np.testing.assert_allclose(drawn.x, np.arange(CELLS) + 0.5)
     known = np.arange(1.0, CELLS + 1)
-    np.testing.assert_allclose(drawn.band.mean[:50], known[:50])
-    assert np.isnan(drawn.band.mean[50:]).all()
+    np.testing.assert_allclose(drawn.mean[:50], known[:50])
+    assert np.isnan(drawn.mean[50:]).all()
     assert sorted(np.isfinite(drawn.runs).sum(1)) == [50, 100, 100]
     np.testing.assert_allclose(drawn.runs[np.isfinite(drawn.runs).all(1)], [known, known])
 
@@ -125,7 +125,7 @@ def test_losses_evaluations_and_info_are_drawn_where_runs_have_them(
     write_run(tmp_path / "runs", env="acrobot", iterations=4)
     database = open_database([str(tmp_path / "runs")])
     assert database.drawn[:3] == ["evaluation_return_greedy", "info_is_success", "approx_kl"]
-    found = figures(analyse(sort_runs(database.runs), OPTIONS), database, OPTIONS)
+    found = figures(analyse(sort_runs(database.runs), BASELINE), database, BASELINE)
     of = {figure.title: figure for figure in found if figure.section == "training"}
     titles = [chart.title for chart in of["cartpole"].charts]
     losses = ["approx kl", "clip fraction", "entropy", "explained variance", "policy loss", "value loss"]

@@ -10,7 +10,6 @@ from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError, reason
 from ppo_bench.sweeps.expand import expand, sweep_jobs
-from tests.refusals import assert_one_line
 
 
 def test_an_interval_is_for_a_search_alone() -> None:
@@ -60,13 +59,3 @@ def test_the_reason_of_a_failure_is_the_first_line_of_its_error() -> None:
     assert reason(3, ["Segmentation fault\n", "\n"]) == "Segmentation fault"
     assert reason(3, []) == "exit code 3"
     assert reason(-9, ["ppo_bench: step 1\n"]) == "killed by SIGKILL"
-
-
-@pytest.mark.parametrize("env_id", ["missing.tensor_env:Poles", "Poles"])
-def test_an_environment_on_the_device_that_is_not_there_starts_no_job(
-    env_id: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["-m", "seed=1,2", "backend=tensors", f"env.id={env_id}", "device=cpu", f"outputs={tmp_path}/outputs"]
-    assert exit_code(main, words) == 2
-    assert_one_line(capsys.readouterr().err, f"env.id={env_id}: Python finds no such module")
-    assert list(tmp_path.iterdir()) == []

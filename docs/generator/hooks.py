@@ -25,10 +25,6 @@ ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 NAMED = re.compile(r"(?<![\[`])`([\w./]+\.(?:py|yaml|sh))`(?![\]`])")
 MARK = re.compile(r"^<!-- (run|slurm|not run)(?:: (.*?))? -->\n", re.M)
-PICTURE = re.compile(
-    r'<picture>\s*<source media="\(prefers-color-scheme: dark\)" srcset="([^"]+)">\s*'
-    r'<img ([^>]*)src="([^"]+)"([^>]*)>\s*</picture>'
-)
 FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
 
 
@@ -67,7 +63,6 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     place = _place(name)
     here = posixpath.dirname(name)
     markdown = MARK.sub("", markdown)
-    markdown = PICTURE.sub(_light_and_dark, markdown)
 
     def linked(match: re.Match[str]) -> str:
         return f"{match[1]}{_target(match[2], place, here, name)}{match[3]}"
@@ -76,8 +71,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         path = source_file(match[1])
         return f"[{match[0]}]({_relative(f'source/{path}.md', here)})" if path else match[0]
 
-    prose = _outside_code(markdown, lambda text: NAMED.sub(named, LINK.sub(linked, text)))
-    return re.sub(r'(<img [^>]*src=")([^"]+)(")', lambda m: m[1] + _image(m[2], place, here) + m[3], prose)
+    return _outside_code(markdown, lambda text: NAMED.sub(named, LINK.sub(linked, text)))
 
 
 def _outside_code(markdown: str, change: Any) -> str:
@@ -96,9 +90,8 @@ def _place(name: str) -> str:
 
 def _sources(text: str, place: str) -> set[str]:
     """Paths of the repository files that `text` names or links to; each gets a page of its own."""
-    prose = _outside_code(text, lambda part: part)
-    found = {path for match in NAMED.finditer(prose) if (path := source_file(match[1]))}
-    for match in LINK.finditer(prose):
+    found = {path for match in NAMED.finditer(text) if (path := source_file(match[1]))}
+    for match in LINK.finditer(text):
         path = _path(match[2], place)
         if path and not path.startswith("docs/"):
             found.add(path)
@@ -128,17 +121,5 @@ def _target(link: str, place: str, here: str, page: str) -> str:
     return _relative(f"source/{path}.md", here) + (f"#__codelineno-0-{line}" if line else "")
 
 
-def _image(source: str, place: str, here: str) -> str:
-    path, fragment = _path(source, place), source.partition("#")[2]
-    if not path or not path.startswith("docs/"):
-        return source
-    return _relative(path.removeprefix("docs/"), here) + (f"#{fragment}" if fragment else "")
-
-
 def _relative(path: str, here: str) -> str:
     return posixpath.relpath(path, here or ".")
-
-
-def _light_and_dark(match: re.Match[str]) -> str:
-    dark, before, light, after = match.groups()
-    return f'<img {before}src="{light}#only-light"{after}><img {before}src="{dark}#only-dark"{after}>'

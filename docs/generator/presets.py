@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from logged import METRICS
 from omegaconf import OmegaConf
 from settings import explained, table
 
@@ -22,6 +21,31 @@ RESULTS = ROOT / "docs" / "results"
 FOLDER = CONF / "experiment" / "cleanrl"
 REPEATS = {"ppo_atari_envpool_xla_jax_scan": "ppo_atari_envpool_xla_jax"}
 """Presets of scripts that train what another's does, and the name of that one's preset."""
+METRICS = {
+    "episodic_return": "mean return of the episodes that ended in the iteration",
+    "episodic_length": "mean length of those episodes, in steps",
+    "sps": "environment steps per second of the iteration",
+    "evaluation_return_greedy": "mean return by the likeliest actions (`evaluation.every_iterations`)",
+    "evaluation_return_sampled": "mean return by sampled actions (`evaluation.every_iterations`)",
+    "learning_rate": "Adam's learning rate",
+    "policy_loss": "the clipped surrogate loss",
+    "value_loss": "the critic's loss, half the mean squared error",
+    "entropy": "mean entropy of the policy",
+    "old_approx_kl": "mean of -log ratio, an estimate of the KL divergence from the old policy",
+    "approx_kl": "mean of (ratio - 1) - log ratio, an estimate with less variance",
+    "clip_fraction": "share of ratios that were clipped",
+    "explained_variance": "1 less the share of the returns' variance that the critic leaves unexplained",
+    "std": "standard deviation of a policy of continuous actions (the geometric mean over its components)",
+    "gradient_norm": "global norm of the gradient before it is clipped",
+    "masked_fraction": "share of steps that only reset an environment",
+    "intrinsic_value_loss": "loss of the critic of intrinsic rewards",
+    "forward_loss": "the predictor's error",
+    "intrinsic_reward": "mean intrinsic reward, before it is normalised",
+    "intrinsic_return": "mean intrinsic return",
+    "seen_fraction": "share of all possible observations that have been seen, where they can be counted",
+    "reconstruction_loss": "distance between images that were seen and those that the decoder makes",
+}
+"""Meaning of each column of metrics.jsonl, by its name."""
 Settings = dict[str, Any]
 """A resolved configuration, as plain values."""
 

@@ -8,33 +8,26 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import shutil
 import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
 from importlib import metadata
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+from packaging.requirements import Requirement
 
 from ppo_bench.common.cli import Parser, exit_code
 from ppo_bench.common.errors import reason
 from ppo_bench.runs.provenance import version_of
 from ppo_bench.tuning.machine import cxx_compiler, has_nvidia_gpu
 
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
-
 PACKAGE = "ppo-bench"
-PYTHONS = ((3, 11), (3, 14))
-"""The first Python version that is supported, and the first that no longer is."""
 DEFAULT_RUN = ("torch",)
 """Extras that `python -m ppo_bench` needs."""
 UNLISTED = ("all", "dev", "jax-cuda")
 """Extras without a row: sums of others, and what the row of CUDA in JAX is about."""
-LEAST_FREE_GIB = 1.0
-"""Disk space under `outputs` below which it is called too little: many runs of CartPole, a few of Atari."""
 PROBES = {
     "torch": "import json, torch; n = torch.cuda.device_count(); "
     "print(json.dumps([torch.version.cuda, [torch.cuda.get_device_name(k) for k in range(n)]]))",
@@ -66,21 +59,18 @@ class Answer(NamedTuple):
 def main(arguments: list[str]) -> int:
     """Print the table; 0 if the default run can run, else 1."""
     parser = Parser("python -m ppo_bench.doctor", description=__doc__)
-    parser.add_argument("--outputs", metavar="DIR", default="outputs", help="where runs are written (default outputs)")
-    options = parser.parse_args(arguments)
-    rows = list(examine(Path(options.outputs)))
+    parser.parse_args(arguments)
+    rows = list(examine())
     print("\n".join(line for row in rows for line in shown(row)))
     broken = [row.name for row in rows if row.needed and row.fix]
     print(f"\nThe default run will fail. Fix: {', '.join(broken)}" if broken else "\nThe default run can run: make run")
     return 1 if broken else 0
 
 
-def examine(outputs: Path) -> Iterator[Row]:
-    """The rows of the table; `outputs` is the folder of runs, which need not be there."""
+def examine() -> Iterator[Row]:
+    """The rows of the table."""
     answers = ask(PROBES)
     gpu = has_nvidia_gpu()
-    yield _python(sys.version_info[:2])
-    yield _disk(outputs)
     yield from _packages()
     yield _cuda("CUDA in PyTorch", "torch", answers["torch"], gpu)
     yield _cuda("CUDA in JAX", "jax", answers["jax"], gpu)
@@ -122,28 +112,11 @@ def _wait_for_answer(process: subprocess.Popen[str]) -> Answer:
     return Answer(json.loads(output.splitlines()[-1]), "")
 
 
-def _python(version: tuple[int, int]) -> Row:
-    good = PYTHONS[0] <= version < PYTHONS[1]
-    return Row("Python", platform.python_version(), "" if good else "make setup PYTHON=python3.12", needed=True)
-
-
-def _disk(outputs: Path) -> Row:
-    there = next(folder for folder in (outputs.absolute(), *outputs.absolute().parents) if os.path.exists(folder))
-    gib = shutil.disk_usage(there).free / 2**30
-    fix = "ppo-bench train outputs=DIR, a folder on a disk with room"
-    if not (there.is_dir() and os.access(there, os.W_OK)):
-        return Row("disk", f"cannot write to {there}", fix, needed=True)
-    found = f"{gib:,.1f} GiB free under {outputs}"
-    return Row("disk", found, "" if gib >= LEAST_FREE_GIB else fix, needed=True)
-
-
 def _packages() -> Iterator[Row]:
     """The package itself with what it always needs, and its extras, as its metadata list them."""
     try:
-        from packaging.requirements import Requirement
-
         requirements = [Requirement(line) for line in metadata.requires(PACKAGE) or []]
-    except (ImportError, metadata.PackageNotFoundError) as error:
+    except metadata.PackageNotFoundError as error:
         yield Row(PACKAGE, f"not installed: {error}", "make setup", needed=True)
         return
     yield _package_row(PACKAGE, "", requirements, f"pip install {PACKAGE}", needed=True)
@@ -170,8 +143,6 @@ def _package_row(name: str, extra: str, requirements: list[Requirement], fix: st
 
 def _of_extra(requirements: list[Requirement], extra: str) -> Iterator[Requirement]:
     """The requirements of an extra, or with `""` those of no extra, and what their own extras need."""
-    from packaging.requirements import Requirement
-
     for requirement in requirements:
         always, asked = (not requirement.marker or requirement.marker.evaluate({"extra": e}) for e in ("", extra))
         if not asked or (extra and always):

@@ -1,7 +1,8 @@
-"""Atomic and durable writing of files, and reading and writing of JSON."""
+"""Atomic and durable writing of files, reading and writing of JSON, and locks."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 import os
@@ -112,3 +113,18 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def lock(descriptor: int, *, shared: bool = False, wait: bool = False) -> bool:
+    """Lock the open file `descriptor` by `flock` until it is closed; returns whether that succeeded.
+
+    The operating system releases it when the process ends. A watcher takes a shared one, and so is not mistaken for a
+    training; packages for locks have exclusive ones only. `wait` waits until the lock is free. Raises `OSError` on file
+    systems without locks, such as Lustre without flock.
+    """
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    try:
+        fcntl.flock(descriptor, kind if wait else kind | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False

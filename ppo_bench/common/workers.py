@@ -9,7 +9,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Self
 
 from ppo_bench.common.errors import ConfigError, RunError
 from ppo_bench.common.rank_info import set_rank_variables
@@ -21,78 +21,74 @@ WorkerFunction = Callable[..., Generator[Any, Any, None]]
 """The function of a worker: a generator that is sent messages and yields answers, or None where it has no answer."""
 
 
-class Worker:
-    """The parent's handle of a spawned process that runs `serve(*arguments)`; errors call the process `name`."""
+class RankWorkers:
+    """Spawned processes that run `serve(*arguments)` and get the same messages: one for each rank of a training.
 
-    def __init__(self, name: str, serve: WorkerFunction, *arguments: Any) -> None:
+    Errors call them `name`. Use it as a context manager, which ends them.
+    """
+
+    def __init__(self, name: str, count: int, serve: WorkerFunction, *arguments: Any) -> None:
         spawn = multiprocessing.get_context("spawn")
-        self._name = name
-        self._connection, theirs = spawn.Pipe()
-        self._process = spawn.Process(target=_run_worker, args=(theirs, serve, arguments))
-        with defer_stop_signals():  # so that Ctrl-C does not interrupt its imports
-            self._process.start()
-        theirs.close()
+        self._name, self._folder = name, TemporaryDirectory(prefix="ppo_bench-")
+        self._workers: list[tuple[Any, Connection]] = []
+        store = str(Path(self._folder.name, "store"))
+        for rank in range(count):
+            ours, theirs = spawn.Pipe()
+            rank_variables = (rank, count, store) if count > 1 else None
+            process = spawn.Process(target=_run_worker, args=(theirs, rank_variables, serve, arguments))
+            with defer_stop_signals():  # so that Ctrl-C does not interrupt its imports
+                process.start()
+            theirs.close()
+            self._workers.append((process, ours))
 
     def send(self, message: Any) -> None:
-        """Send a message. If the process has ended, `receive` reports it."""
-        with suppress(OSError):
-            self._connection.send(message)
+        """Send a message to each. If a process has ended, `receive` reports it."""
+        for _, connection in self._workers:
+            with suppress(OSError):
+                connection.send(message)
 
-    def receive(self) -> Any:
-        """Wait for the next answer. Raises the worker's own `ConfigError` or `RunError`, and `RunError` if it has
-        ended."""
+    def receive(self) -> list[Any]:
+        """Wait for the next answer of each, in order. Raises a worker's own `ConfigError` or `RunError`, and `RunError`
+        if one has ended."""
+        return [self._answer(*worker) for worker in self._workers]
+
+    def _answer(self, process: Any, connection: Connection) -> Any:
         try:
-            answer = self._connection.recv()
+            answer = connection.recv()
         except (EOFError, OSError) as error:
-            self._process.join(EXIT_TIMEOUT_SECONDS)
-            code = self._process.exitcode or 0
+            process.join(EXIT_TIMEOUT_SECONDS)
+            code = process.exitcode or 0
             why = f"was killed by {signal.Signals(-code).name}" if code < 0 else "ended; its own error is above"
             raise RunError(f"the process of {self._name} {why}") from error
         if isinstance(answer, ConfigError | RunError):
             raise answer
         return answer
 
-    def stop(self) -> None:
-        """End the process: it exits when its connection closes, or is killed after `EXIT_TIMEOUT_SECONDS`."""
-        self._connection.close()
-        self._process.join(EXIT_TIMEOUT_SECONDS)
-        self._process.kill()
-        self._process.join()
+    def __enter__(self) -> Self:
+        return self
 
-
-class RankWorkers:
-    """A worker for each rank of a training on this machine, which get the same messages; one alone without ranks."""
-
-    def __init__(self, name: str, count: int, serve: WorkerFunction, *arguments: Any) -> None:
-        self._folder = TemporaryDirectory(prefix="ppo_bench-")
-        store = str(Path(self._folder.name, "store"))
-        ranks = [(rank, count, store) for rank in range(count)] if count > 1 else [None]
-        self._workers = [Worker(name, _serve_rank, rank, serve, arguments) for rank in ranks]
-
-    def send(self, message: Any) -> None:
-        """See `Worker.send`."""
-        for worker in self._workers:
-            worker.send(message)
-
-    def receive(self) -> list[Any]:
-        """The next answer of each worker, in order; see `Worker.receive`."""
-        return [worker.receive() for worker in self._workers]
-
-    def stop(self) -> None:
-        """See `Worker.stop`."""
-        for worker in self._workers:
-            worker.stop()
+    def __exit__(self, *error: object) -> None:
+        """End the processes: they exit when their connections close, or are killed after `EXIT_TIMEOUT_SECONDS`."""
+        for _, connection in self._workers:
+            connection.close()
+        for process, _ in self._workers:
+            process.join(EXIT_TIMEOUT_SECONDS)
+            process.kill()
+            process.join()
         self._folder.cleanup()
 
 
-def _serve_rank(rank: tuple[int, int, str] | None, serve: WorkerFunction, arguments: tuple[Any, ...]) -> Any:
-    if rank:
-        set_rank_variables(*rank)
-    return serve(*arguments)
-
-
-def _run_worker(connection: Connection, serve: WorkerFunction, arguments: tuple[Any, ...]) -> None:
-    set_worker_signals()
+def _run_worker(
+    connection: Connection,
+    rank_variables: tuple[int, int, str] | None,
+    serve: WorkerFunction,
+    arguments: tuple[Any, ...],
+) -> None:
+    # The parent ends this process on Ctrl-C, and has blocked stop signals for its start.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+    if rank_variables:
+        set_rank_variables(*rank_variables)
     try:
         answers = serve(*arguments)
         answer = next(answers)
@@ -104,10 +100,3 @@ def _run_worker(connection: Connection, serve: WorkerFunction, arguments: tuple[
         connection.send(error)
     except (EOFError, BrokenPipeError, ConnectionResetError):  # the parent has ended or closed the connection
         pass
-
-
-def set_worker_signals() -> None:
-    """Ignore Ctrl-C in this process, since its parent will end it, and unblock the stop signals that the parent
-    blocked."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)

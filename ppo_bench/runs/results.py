@@ -21,8 +21,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from ppo_bench.common.errors import ConfigError, FailedRuns, RunError, RunInterrupted, one_line
-from ppo_bench.common.files import is_complete, make_folder, read_json
-from ppo_bench.common.locks import lock
+from ppo_bench.common.files import is_complete, lock, make_folder, read_json
 from ppo_bench.common.rows import last_rows, read_rows
 
 RUN_FILES = ("run.json", "result.json", "metrics.jsonl", "episodes.jsonl")

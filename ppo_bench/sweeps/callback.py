@@ -13,8 +13,8 @@ from omegaconf import DictConfig
 from ppo_bench.common.columns import aligned
 from ppo_bench.common.files import read_json
 from ppo_bench.common.progress import print_status
+from ppo_bench.sweeps.expand import check_jobs
 from ppo_bench.sweeps.job import OUTCOME, Outcome, format_return
-from ppo_bench.sweeps.preflight import check_jobs
 
 
 class Sweep(Callback):

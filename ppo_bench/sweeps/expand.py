@@ -1,16 +1,22 @@
-"""Jobs of a multirun: overrides with several values for a key, expanded as Hydra's `BasicSweeper` does."""
+"""Jobs of a multirun: overrides with several values for a key, expanded as Hydra's `BasicSweeper` does, and checked."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
+from omegaconf import DictConfig, OmegaConf
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.configuration.compose import compose_with_hydra, config_loader, key_of, search_path
+from ppo_bench.common.files import are_complete
+from ppo_bench.configuration.compose import compose_with_hydra, config_loader, key_of, search_path, without_hydra
+from ppo_bench.configuration.config import Config
+from ppo_bench.configuration.load import composed_config
+from ppo_bench.envs.observation_selection import make_env
 
 
 def expand(overrides: Sequence[str], first: bool = False) -> list[list[str]]:
@@ -45,3 +51,36 @@ def _values(override: Override, first: bool) -> list[str]:
     if not values:
         raise ConfigError(f"{override.input_line}: there is no such value to sweep over")
     return [f"{override.get_key_element()}={value}" for value in (values[:1] if first else values)]
+
+
+def check_jobs(multirun: DictConfig) -> None:
+    """Raise `ConfigError` for the first wrong job of a multirun; of a search, for that of its first values.
+
+    `multirun` is the configuration that Hydra has composed for it.
+    """
+    hydra, configs = multirun.hydra, []
+    words: Any = OmegaConf.to_container(hydra.overrides.task)  # interpolations are those of each job
+    searching = not hydra.sweeper._target_.endswith(".BasicSweeper")
+    with config_loader() as loader:
+        for job in expand(swept_words(hydra, words), first=searching):
+            composed = loader.load_sweep_config(multirun, job)
+            configs.append(composed_config(without_hydra(composed), composed.hydra))
+    for config in configs:
+        config.require()
+        if searching and config.grid:
+            raise ConfigError("grid: a search judges one set of hyperparameters at a time; leave it out")
+    check_environments(config for config in configs if not are_complete(config.folders))
+
+
+def check_environments(configs: Iterable[Config]) -> None:
+    """Raise `ConfigError` if an environment cannot be made. Those on the device are checked by their runs."""
+    before = dict(os.environ)
+    different = {repr((each.backend, each.task.with_one_env())): each for each in configs if not each.backend.in_graph}
+    try:
+        for config in different.values():
+            env = make_env(config.backend, config.task.with_one_env())
+            env.close()
+            config.training_spec(env)
+    finally:  # physics and graphics libraries may have set environment variables, which the runs must not inherit
+        os.environ.clear()
+        os.environ.update(before)

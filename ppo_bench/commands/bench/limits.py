@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
 from ppo_bench.commands.bench.programs import network_of
-from ppo_bench.common.workers import Worker
+from ppo_bench.common.workers import RankWorkers
 from ppo_bench.configuration.config import Config
 
 REPEATS = 7
@@ -33,12 +33,9 @@ class ComputeLimit(NamedTuple):
 
 def measure_compute_limit(config: Config) -> ComputeLimit:
     """The limit of a configuration, measured by PyTorch in a process of its own with all threads."""
-    worker = Worker("the limit's measurement", _measure_in_worker, config)
-    try:
-        measured: ComputeLimit = worker.receive()
-        return measured
-    finally:
-        worker.stop()
+    with RankWorkers("the limit's measurement", 1, _measure_in_worker, config) as worker:
+        measured: ComputeLimit = worker.receive()[0]
+    return measured
 
 
 def _measure_in_worker(config: Config) -> Generator[ComputeLimit, None, None]:

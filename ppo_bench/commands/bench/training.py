@@ -1,10 +1,13 @@
-"""Timing of the iterations of a training, without its phases."""
+"""Timing of the iterations of a training, and the trace of one by its framework's profiler."""
 
 from __future__ import annotations
 
 import dataclasses
+import shutil
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -129,3 +132,30 @@ def _gpu_memory_bytes(config: Config) -> int | None:
 
     stats = jax_device.pick_device(config.root.device, precision).memory_stats()
     return stats.get("peak_bytes_in_use") if stats else None
+
+
+def trace(config: Config, path: Path) -> Generator[Any, None, None]:
+    """Yield what the start took; then write the trace of an iteration to `path`, a `.json.gz`, and yield that."""
+    training, start_up = start_training(config)
+    yield start_up
+    by_torch = config.framework.name.startswith("torch")
+    (_trace_torch if by_torch else _trace_jax)(training, path)
+    yield path
+
+
+def _trace_torch(training: Training, path: Path) -> None:
+    from torch.profiler import profile
+
+    with profile() as profiler:  # the CPU, and a GPU if there is one
+        training.iteration()
+    profiler.export_chrome_trace(str(path))
+
+
+def _trace_jax(training: Training, path: Path) -> None:
+    import jax
+
+    with tempfile.TemporaryDirectory() as folder:
+        with jax.profiler.trace(folder, create_perfetto_trace=True):
+            training.iteration()
+        (recorded,) = Path(folder).rglob("perfetto_trace.json.gz")
+        shutil.copyfile(recorded, path)

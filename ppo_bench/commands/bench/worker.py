@@ -12,8 +12,8 @@ from ppo_bench.common.workers import RankWorkers, WorkerFunction
 from ppo_bench.configuration.config import Config
 
 
-class Program:
-    """The process of one program, or one for each rank. Leaving it as a context manager ends it."""
+class Program(RankWorkers):
+    """The process of one program, or one for each rank."""
 
     def __init__(self, measure: WorkerFunction, config: Config, *arguments: Any) -> None:
         """Start the process. Raises `ConfigError` or `RunError` if that fails.
@@ -21,20 +21,14 @@ class Program:
         `measure(config, *arguments)` yields a `StartUp` and then a measurement for each message.
         """
         name = f"{config.framework.name} on {config.backend.name}"
-        self._workers = RankWorkers(name, config.processes, measure, config, *arguments)
-        starts: list[StartUp] = self._workers.receive()
+        super().__init__(name, config.processes, measure, config, *arguments)
+        starts: list[StartUp] = self.receive()
         self.start = starts[0]._replace(peak_memory_bytes=sum(start.peak_memory_bytes for start in starts))
 
     def turn(self) -> Any:
         """Ask for a measurement and wait for it. Raises `RunError` if the process has ended."""
-        self._workers.send(None)
-        return self._workers.receive()[0]
-
-    def __enter__(self) -> Program:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._workers.stop()
+        self.send(None)
+        return self.receive()[0]
 
 
 class Measured(NamedTuple):

@@ -23,7 +23,7 @@ from hydra.core.config_store import ConfigStore
 from ppo_bench.algorithms.ppo import metrics_of
 from ppo_bench.commands.equivalence.cleanrl import command as cleanrl
 from ppo_bench.commands.equivalence.differences import TOLERANCES, Difference, compare
-from ppo_bench.commands.equivalence.processes import Workers, played
+from ppo_bench.commands.equivalence.processes import iterations, played
 from ppo_bench.commands.equivalence.report import Comparison, report
 from ppo_bench.commands.equivalence.requirements import configs_by_framework, require_no_run
 from ppo_bench.commands.equivalence.rounding import Tie, count_tied_actions, ties
@@ -110,8 +110,8 @@ def _compare(configs: dict[str, Config], mode: str) -> Comparison:
     compared = [metric.name for metric in metrics_of(config.algorithm, config.network) if metric.compared]
     differences: dict[str, list[Difference]] = {name: [] for name in others}
     found_ties: dict[str, list[Tie]] = {name: [] for name in others}
-    with Workers(configs, mode) as workers:
-        for iteration, (led, outcomes) in enumerate(workers.iterations(), 1):
+    with closing(iterations(configs, mode)) as outcomes_of_all:
+        for iteration, (led, outcomes) in enumerate(outcomes_of_all, 1):
             for name, outcome in outcomes.items():
                 difference = compare(led, outcome, tolerance.actions, compared)
                 if mode == "lockstep" and difference.actions:

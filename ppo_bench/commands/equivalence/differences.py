@@ -90,7 +90,7 @@ def compare(
     return Difference(
         actions=int(differs.sum()),
         first=first,
-        parameters=parameter_distance(leader.after, other.after),
+        parameters=distance(leader.after, other.after),
         movement=movement_distance(leader.before, leader.after, other.after),
         losses=max(distances, default=0.0),
         gradient_norm=_relative_difference(*norms, float(np.finfo(np.float64).tiny)),
@@ -105,22 +105,22 @@ def differing_actions(leader: IterationOutcome, other: IterationOutcome, toleran
     return ~same.reshape(*gaps.shape[:2], -1).all(-1)
 
 
-def parameter_distance(mine: Arrays, theirs: Arrays) -> float:
-    """Norm of the difference of all parameters, relative to their norm."""
-    a, b = (_parameters(arrays) for arrays in (mine, theirs))
+def distance(mine: Arrays, theirs: Arrays, prefix: str = "params.") -> float:
+    """Norm of the difference of all arrays with a prefix, parameters by default, relative to their norm."""
+    a, b = (_vector(arrays, prefix) for arrays in (mine, theirs))
     return float(np.linalg.norm(b - a) / np.linalg.norm(a))
 
 
 def movement_distance(before: Arrays, mine: Arrays, theirs: Arrays) -> float:
     """Norm of the difference of all parameters, relative to that of their change since `before`; 0 if both are 0."""
-    start, a, b = (_parameters(arrays) for arrays in (before, mine, theirs))
+    start, a, b = (_vector(arrays, "params.") for arrays in (before, mine, theirs))
     apart, moved = np.linalg.norm(b - a), np.linalg.norm(a - start)
     return float(apart / moved) if moved > 0 else (math.inf if apart > 0 else 0.0)
 
 
-def _parameters(arrays: Arrays) -> np.ndarray:
-    """All parameters as one float64 vector, in the order of their names."""
-    names = sorted(name for name in arrays if name.startswith("params."))
+def _vector(arrays: Arrays, prefix: str) -> np.ndarray:
+    """All arrays with a prefix as one float64 vector, in the order of their names."""
+    names = sorted(name for name in arrays if name.startswith(prefix))
     return np.concatenate([arrays[name].ravel().astype(np.float64) for name in names])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import ExitStack
 from typing import Any
 
@@ -15,7 +15,7 @@ from ppo_bench.envs.base import GraphEnv, PolicyInput, VectorEnv
 from ppo_bench.envs.host import to_vector_env
 from ppo_bench.envs.observation_selection import make_env
 from ppo_bench.envs.replay import RecordingEnv, ReplayEnv, concatenate_steps
-from ppo_bench.mathematics.arrays import Arrays, load_arrays
+from ppo_bench.mathematics.arrays import load_arrays
 from ppo_bench.mathematics.shards import SINGLE_SHARD, Shard
 from ppo_bench.runners.array_specs import env_array_specs, normalization_array_specs
 from ppo_bench.runners.base import Runner, TrainingSpec
@@ -23,64 +23,44 @@ from ppo_bench.runners.host_envs import HostEnvs
 from ppo_bench.runs.distributed import DistributedRunner, EnvWrapper
 
 
-class FrameworkProcess:
+class FrameworkProcess(RankWorkers):
     """The process of one framework, which leads or repeats a leader's iterations from its state and on its steps.
 
-    Use it as a context manager, which ends the process.
+    It is sent `(state, environment steps)` to follow, or None to lead or train alone.
     """
 
     def __init__(self, config: Config, follows: bool = True) -> None:
-        self._workers = RankWorkers(config.framework.name, config.processes, _serve, config, follows)
-
-    def start(self, message: tuple[Arrays, Any] | None) -> None:
-        """Start an iteration: `message` is `(state, environment steps)` to follow, or None to train alone."""
-        self._workers.send(message)
+        super().__init__(config.framework.name, config.processes, _serve, config, follows)
 
     def outcome(self) -> IterationOutcome:
-        """Outcome of the iteration that was started; waits for it."""
-        outcomes: list[IterationOutcome] = self._workers.receive()
+        """Outcome of the iteration that was asked for; waits for it."""
+        outcomes: list[IterationOutcome] = self.receive()
         actions = np.concatenate([outcome.actions for outcome in outcomes], 1)
         steps = [outcome.steps for outcome in outcomes if outcome.steps is not None]
         return outcomes[0]._replace(actions=actions, steps=concatenate_steps(steps) if steps else None)
 
-    def __enter__(self) -> FrameworkProcess:
-        return self
 
-    def __exit__(self, *error: object) -> None:
-        self._workers.stop()
+def iterations(
+    configs: dict[str, Config], mode: str
+) -> Generator[tuple[IterationOutcome, dict[str, IterationOutcome]], None, None]:
+    """For each iteration, the outcome of the first framework, the leader, and those of the others by name.
 
-
-class Workers:
-    """A leader, and the processes that follow it (`mode=lockstep`) or train by themselves (`mode=free`)."""
-
-    def __init__(self, configs: dict[str, Config], mode: str) -> None:
-        self._lockstep = mode == "lockstep"
-        leader, *others = configs
-        self._iterations = configs[leader].num_iterations
-        with ExitStack() as processes:
-            self._leader = processes.enter_context(FrameworkProcess(configs[leader], follows=False))
-            self._others = {
-                name: processes.enter_context(FrameworkProcess(configs[name], follows=self._lockstep))
-                for name in others
-            }
-            self._processes = processes.pop_all()
-
-    def iterations(self) -> Iterator[tuple[IterationOutcome, dict[str, IterationOutcome]]]:
-        """For each iteration, the leader's outcome and those of the others by name."""
-        self._leader.start(None)
-        for iteration in range(self._iterations):
-            led = self._leader.outcome()
-            if iteration + 1 < self._iterations:
-                self._leader.start(None)  # the leader continues while the others follow
-            for other in self._others.values():
-                other.start((led.before, led.steps) if self._lockstep else None)
-            yield led, {name: other.outcome() for name, other in self._others.items()}
-
-    def __enter__(self) -> Workers:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._processes.close()
+    These follow it (`mode=lockstep`), or train by themselves (`mode=free`).
+    """
+    (_, config), *others = configs.items()
+    with ExitStack() as processes:
+        leading = processes.enter_context(FrameworkProcess(config, follows=False))
+        following = {
+            name: processes.enter_context(FrameworkProcess(other, follows=mode == "lockstep")) for name, other in others
+        }
+        leading.send(None)
+        for iteration in range(1, config.num_iterations + 1):
+            led = leading.outcome()
+            if iteration < config.num_iterations:
+                leading.send(None)  # the leader continues while the others follow
+            for each in following.values():
+                each.send((led.before, led.steps) if mode == "lockstep" else None)
+            yield led, {name: each.outcome() for name, each in following.items()}
 
 
 def _recorded(env: VectorEnv | GraphEnv, shard: Shard) -> RecordingEnv:

@@ -42,7 +42,6 @@ def report(config: Config, found: Comparison, mode: str) -> int:
     task = f"{config.task.id} on {config.backend.name}, {found.precision}, seed {config.root.seed}"
     _print_wrapped(f"{task}, {steps:,} steps, {mode}, led by {found.leader}")
     _print_table(summary, tolerance)
-    _print_ties(found)
     if tolerance and found.precision != "float64" and any(entry["over_tolerance"] for entry in summary.values()):
         _print_wrapped("is it rounding that was amplified, or an error? precision=float64 tells")
     sides = [config.experiment, found.leader, *found.differences]
@@ -79,19 +78,6 @@ def _print_table(summary: Mapping[str, Mapping[str, Any]], tolerance: Tolerance 
         counts = [f"{entry['differing_actions']:,}", str(len(entry["ties"]))]
         lines.append([name, *counts, *largest, f"{entry['over_tolerance']} of {entry['compared_iterations']}"])
     print(aligned(lines, right=range(1, 8)))
-
-
-def _print_ties(found: Comparison) -> None:
-    """Print the actions that tie, whose iterations are not compared."""
-    ties = [
-        (name, *map(str, (tie.iteration, tie.step, tie.env, tie.leader_action, tie.other_action)), f"{tie.margin:.1e}")
-        for name, tied in found.ties.items()
-        for tie in tied
-    ]
-    if ties:
-        _print_wrapped("actions that tie, and the difference of their scores; such iterations are not compared")
-        head = ("framework", "iteration", "step", "environment", found.leader, "action", "difference")
-        print(aligned([head, *ties], right=range(1, 7)))
 
 
 def _is_same(entry: Mapping[str, Any]) -> bool:

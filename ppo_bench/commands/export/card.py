@@ -121,11 +121,6 @@ def _facts(
 ) -> list[tuple[str, str]]:
     hardware, versions, own = run["hardware"], run["versions"], _own_parts(run["config"], config.task.id)
     facts = [("return", f"{returns.shown}, mean ± standard deviation of {returns.episodes}")] if returns else []
-    speed = (
-        f"{loop['global_step'] / loop['wall_seconds']:,.0f} environment steps per second"
-        if _time_covers_all_steps(loop)
-        else ""
-    )
     commit = f", commit {run['git_commit'][:12].rstrip('+')}" if run.get("git_commit") else ""
     return [
         *facts,
@@ -134,7 +129,7 @@ def _facts(
         ("seed", str(config.root.seed)),
         ("steps, episodes", f"{loop['global_step']:,}, {loop['episodes']:,}"),
         ("framework", f"{config.framework.name}, {config.root.precision}"),
-        *([("training", f"{loop['wall_seconds'] / 60:.1f} minutes, {speed}")] if speed else []),
+        ("training", f"{loop['wall_seconds'] / 60:.1f} minutes"),
         ("machine", ", ".join(filter(None, (hardware["gpu"], hardware["cpu"], f"{hardware['cores']} cores")))),
         ("versions", f"ppo_bench {versions['ppo-bench']}{commit}, Python {versions['python']}"),
     ]
@@ -147,11 +142,6 @@ def _own_parts(config: Mapping[str, Any], env_id: str) -> list[str]:
     own = [f"{group} `{name}`" for group, name in named.items() if name and not name.startswith("ppo_bench.")]
     own += [f"wrapper `{wrapper.get('_target_')}`" for wrapper in config["env"].get("wrappers") or []]
     return own + ([f"environment `{env_id}`"] if ":" in env_id else [])
-
-
-def _time_covers_all_steps(loop: Mapping[str, Any]) -> bool:
-    """Whether all steps of a checkpoint were made in its own time, none in that of a run from which it went on."""
-    return bool(loop["wall_seconds"] > 0 and not loop.get("loaded_steps"))
 
 
 def _again(run: Mapping[str, Any], words: list[str] | None) -> str:

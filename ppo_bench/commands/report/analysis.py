@@ -25,7 +25,6 @@ from ppo_bench.commands.report.statistics import (
     mean,
     mean_interval,
     median,
-    optimality_gap,
     probability_of_improvement,
     ratio_of_means,
     tost,
@@ -37,19 +36,8 @@ OVER_TASKS: dict[str, Callable[[Scores], Array]] = {
     "normalised_score_median": median,
     "normalised_score_iqm": iqm,
     "normalised_score_mean": mean,
-    "optimality_gap": optimality_gap,
 }
 """Statistics over several tasks."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """What others are compared with, and within which margin."""
-
-    baseline: str
-    """A framework, or a value of what is compared."""
-    margin: float = MARGIN
-    """Margin of equivalence, as a fraction of a task's scale or of the baseline's mean return."""
 
 
 class Pair(NamedTuple):
@@ -88,8 +76,12 @@ class Analysis:
         return ", ".join(sorted({group.algorithm for group in groups if env in (group.task, ALL)}))
 
 
-def analyse(tasks: list[ComparedTask], options: Options) -> Analysis:
-    """Compute all numbers of the report but the curves."""
+def analyse(tasks: list[ComparedTask], baseline: str, margin: float = MARGIN) -> Analysis:
+    """Compute all numbers of the report but the curves.
+
+    Others are compared with `baseline`, a framework or a value of what is compared. `margin` is that of equivalence, as
+    a fraction of a task's scale or of the baseline's mean return.
+    """
     names = group_names(tasks)
     scales = {task.label: scale for task in tasks if (scale := _scale(task))}
     estimates: dict[tuple[str, str], dict[str, Estimate]] = {}
@@ -97,12 +89,12 @@ def analyse(tasks: list[ComparedTask], options: Options) -> Analysis:
     for task in tasks:
         for group in task.groups:
             own = estimates[group.task, group.name] = _group_estimates(group, scales.get(group.task))
-            baseline = task.baseline(group, options.baseline)
-            if baseline and baseline is not group:
-                own |= _ratios(group, baseline)
-                if pair := _pair(task, group, baseline, options):
+            other = task.baseline(group, baseline)
+            if other and other is not group:
+                own |= _ratios(group, other)
+                if pair := _pair(task, group, other, margin):
                     pairs.append(pair)
-                    seeds = min(len(group.finished), len(baseline.finished))
+                    seeds = min(len(group.finished), len(other.finished))
                     own["final_return_difference_90"] = Estimate(*pair.test[:3], seeds)
     # Statistics over tasks are of those that every group has finished and that are alone of their environment.
     of_one_setting = [task for task in tasks if [other.env for other in tasks].count(task.env) == 1]
@@ -151,9 +143,7 @@ def _group_estimates(group: Group, scale: Scale | None) -> dict[str, Estimate]:
         found["final_return_iqm"] = bootstrap(iqm, [finals])
         found["final_return_mean"] = mean_interval(finals)
         if scale:
-            scores = normalise(finals, scale)
-            found["optimality_gap"] = bootstrap(optimality_gap, [scores])
-            found["normalised_score"] = mean_interval(scores)
+            found["normalised_score"] = mean_interval(normalise(finals, scale))
     measured = {metric: group.values(metric) for metric in SPEEDS}
     return found | {metric: mean_interval(values) for metric, values in measured.items() if len(values)}
 
@@ -171,7 +161,7 @@ def _ratios(group: Group, baseline: Group) -> dict[str, Estimate]:
     return found
 
 
-def _pair(task: ComparedTask, group: Group, baseline: Group, options: Options) -> Pair | None:
+def _pair(task: ComparedTask, group: Group, baseline: Group, margin: float) -> Pair | None:
     """The test of a group's final returns, if both have several."""
     ours, theirs = group.final_returns(), baseline.final_returns()
     x, y = np.array([*ours.values()]), np.array([*theirs.values()])
@@ -180,7 +170,7 @@ def _pair(task: ComparedTask, group: Group, baseline: Group, options: Options) -
     # Runs with the same seed and backend use the same noise and begin alike, so they are compared in pairs.
     paired = list(ours) == list(theirs) and group.first.backend == baseline.first.backend
     # The margin does not depend on the group that is compared.
-    test = tost(x, y, equivalence_margin(task.env_id, float(y.mean()), options.margin), paired=paired)
+    test = tost(x, y, equivalence_margin(task.env_id, float(y.mean()), margin), paired=paired)
     return Pair(task, group, baseline, test, paired)
 
 

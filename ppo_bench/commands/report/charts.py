@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppo_bench.commands.report.analysis import ALL, Analysis, Options
+from ppo_bench.commands.report.analysis import ALL, Analysis
 from ppo_bench.commands.report.curves import curves
 from ppo_bench.commands.report.database import Database
 from ppo_bench.commands.report.groups import ComparedTask, Group, differing, rank, value_text
@@ -115,7 +115,7 @@ class Panel(NamedTuple):
     entries: list[Entry]
 
 
-def figures(analysis: Analysis, database: Database, options: Options) -> list[Figure]:
+def figures(analysis: Analysis, database: Database, baseline: str) -> list[Figure]:
     """All figures that are not empty."""
     panels = list(_panels(analysis))
     returns = [
@@ -132,7 +132,7 @@ def figures(analysis: Analysis, database: Database, options: Options) -> list[Fi
             )
             for number, panel in enumerate(panels, 1)
         ),
-        *_comparisons(analysis, options),
+        *_comparisons(analysis, baseline),
         Figure("returns", "returns", "Final returns", returns),
         Figure("heat_maps", "heat_maps", "Two hyperparameters", list(_heat_maps(analysis))),
     ]
@@ -175,9 +175,9 @@ def _curves(panels: Sequence[Panel], database: Database) -> Iterator[Figure]:
             of_returns, left = weight == "episodes", len(panel.entries) - len(entries)
             note = f"{left} more, which end lower, are in the tables." if left and of_returns else ""
             series = [
-                Series(name, colour, curve.x, *curve.band, curve.runs if of_returns else curve.runs[:0])
+                Series(name, colour, *(curve if of_returns else curve._replace(runs=curve.runs[:0])))
                 for (name, colour, _), curve in zip(entries, found, strict=False)
-                if of_returns or np.isfinite(curve.band.mean).any()
+                if of_returns or np.isfinite(curve.mean).any()
             ]
             made.append(Lines(title, x_label, y_label, series, note))
         return made
@@ -221,7 +221,7 @@ def _bars(
     return Bars(title, label, rows, from_zero=from_zero)
 
 
-def _comparisons(analysis: Analysis, options: Options) -> Iterator[Figure]:
+def _comparisons(analysis: Analysis, baseline: str) -> Iterator[Figure]:
     """Charts with a row for each group and task."""
 
     def bar(task: ComparedTask, group: Group, value: Estimate) -> Bar:
@@ -230,14 +230,14 @@ def _comparisons(analysis: Analysis, options: Options) -> Iterator[Figure]:
 
     groups = [(task, group, analysis.of(group)) for task in analysis.tasks for group in task.groups]
     speedups = [bar(task, group, of["speedup_steady_sps"]) for task, group, of in groups if "speedup_steady_sps" in of]
-    label = f"times the steady speed of {options.baseline}"
+    label = f"times the steady speed of {baseline}"
     yield Figure("speedup", "speedup", "Speed-up", [Bars("speed-up", label, speedups, [1.0])])
     differences = [
         bar(task, group, Estimate(test.difference / test.margin, test.low / test.margin, test.high / test.margin))
         for task, group, _, test, _ in analysis.pairs
         if test.margin > 0
     ]
-    label = f"difference from {options.baseline}, in margins"
+    label = f"difference from {baseline}, in margins"
     chart = Bars("equivalent if within -1 and 1", label, differences, [-1.0, 1.0])
     yield Figure("equivalence", "equivalence", "Equivalence", [chart])
     improvements = [
@@ -246,13 +246,6 @@ def _comparisons(analysis: Analysis, options: Options) -> Iterator[Figure]:
     ]
     chart = Bars("probability of improvement", "probability that a run ends higher", improvements, [0.5])
     yield Figure("improvement", "all", "Probability of improvement", [chart])
-    scores = [
-        bar(task, group, of["normalised_score"])
-        for task, group, of in groups
-        if "normalised_score" in of and analysis.scales[task.label].high_is == "human"
-    ]
-    chart = Bars("human-normalised score", "0 is random play, 1 a human", scores, [1.0])
-    yield Figure("human", "all", "Human-normalised scores", [chart])
 
 
 def _heat_maps(analysis: Analysis) -> Iterator[HeatMap]:

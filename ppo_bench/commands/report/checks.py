@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ppo_bench.commands.report.analysis import Options
 from ppo_bench.commands.report.folders import Run
 from ppo_bench.commands.report.groups import ComparedTask, differing
 from ppo_bench.commands.report.tables import shown
@@ -24,12 +23,12 @@ NAMED = 6
 """Maximum number of items that a warning names; the others are counted."""
 
 
-def warnings(tasks: Sequence[ComparedTask], options: Options) -> list[str]:
+def warnings(tasks: Sequence[ComparedTask], baseline: str) -> list[str]:
     """A sentence for each warning."""
     seeds = [(f"{task.label} {group.name}", len(group.finished)) for task in tasks for group in task.groups]
     runs = [run for task in tasks for group in task.groups for run in group.runs]
     finished = [run for run in runs if run.finished]
-    pairs = [(task, group, task.baseline(group, options.baseline)) for task in tasks for group in task.groups]
+    pairs = [(task, group, task.baseline(group, baseline)) for task in tasks for group in task.groups]
     found = {
         "no two finished seeds, and so no intervals": [f"{name} ({number})" for name, number in seeds if number < 2],
         "with few finished seeds the bootstrap's intervals (medians, IQMs, ratios) cover less than their 95%": [

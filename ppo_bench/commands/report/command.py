@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from ppo_bench.commands.report.analysis import Options, analyse
+from ppo_bench.commands.report.analysis import analyse
 from ppo_bench.commands.report.charts import Figure, figures
 from ppo_bench.commands.report.checks import some, warnings
 from ppo_bench.commands.report.database import Database, open_database
@@ -58,11 +58,11 @@ def main(arguments: list[str]) -> int:
         require(package, "report", "the report")
     database = open_database(args.folders)
     tasks = sort_runs(database.runs, args.by)
-    options = Options(_baseline(args.baseline, tasks), args.margin)
-    analysis = analyse(tasks, options)
-    charts = figures(analysis, database, options)
+    baseline = _baseline(args.baseline, tasks)
+    analysis = analyse(tasks, baseline, args.margin)
+    charts = figures(analysis, database, baseline)
     found = tables(analysis, args.by, database.runs, database.left_out)
-    doubts = warnings(tasks, options)
+    doubts = warnings(tasks, baseline)
     for doubt in doubts:
         print_status(f"warning: {doubt}")
     database.print_warnings()
@@ -71,9 +71,7 @@ def main(arguments: list[str]) -> int:
         doubts.append(f"left out, for reasons at the end: {some([*database.left_out])}")
     finished = sum(run.finished for run in database.runs)
     counts = f"{len(database.runs)} runs, {finished} finished; {len(database.left_out)} folders left out"
-    margin = (
-        f"{args.margin:.0%} of the task's published scale, or where it has none of {options.baseline}'s mean return"
-    )
+    margin = f"{args.margin:.0%} of the task's published scale, or where it has none of {baseline}'s mean return"
     method = METHOD.format(margin=margin)
     html = page(charts, found, title=args.title, counts=counts, warnings=doubts, method=method)
     _write(out, html, found, database, charts if args.png else [])
@@ -106,11 +104,8 @@ def _write(out: Path, html: str, found: Sequence[Table], database: Database, dra
     import duckdb
 
     try:
-        for older in (out / name for name in WRITTEN):
-            if older.is_dir():
-                shutil.rmtree(older)
-            else:
-                older.unlink(missing_ok=True)
+        if out.exists():
+            shutil.rmtree(out)
         (out / "tables").mkdir(parents=True)
         (out / "report.html").write_text(html, encoding="utf-8")
         for table in found:

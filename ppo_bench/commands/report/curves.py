@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ppo_bench.commands.report.folders import Run
-from ppo_bench.commands.report.statistics import Array, Band, mean_band
+from ppo_bench.commands.report.statistics import Array, mean_band
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -24,10 +24,13 @@ class Curves(NamedTuple):
 
     x: Array
     """Centres of the grid's cells, `[K]`."""
+    mean: Array
+    """Mean over runs; NaN where a run has no value."""
+    low: Array
+    """Lower end of the mean's interval."""
+    high: Array
     runs: Array
     """Values of each run, `[N, K]`; NaN before its first value and after its last step."""
-    band: Band
-    """Mean over runs with its confidence band."""
 
 
 def curves(
@@ -63,5 +66,5 @@ def curves(
                 reached = np.arange(known[0][0], last + 1)
                 values[row, reached] = np.interp(reached, *np.array(known).T)
         x = (np.arange(CELLS) + 0.5) * longest / CELLS
-        found.append(Curves(x, values, mean_band(values)))
+        found.append(Curves(x, *mean_band(values), values))
     return found

@@ -78,11 +78,6 @@ class Run:
         return Path(self.folder)
 
     @property
-    def is_atari(self) -> bool:
-        """Whether the environment is an Atari game."""
-        return any(key.startswith("env.atari.") for key in self.setting)
-
-    @property
     def batch_size(self) -> int:
         """Environment steps of an iteration."""
         return int(self.setting["ppo.num_envs"] * self.setting["ppo.num_steps"])

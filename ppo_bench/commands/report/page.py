@@ -32,8 +32,8 @@ SECTIONS = {
     "equivalence": ("Do they learn the same?", ("equivalence",), "Undecided: too few seeds to tell."),
     "all": ("Improvement", ("improvement", "over_envs"), "The chance that a run of the first ends above one of the "
             "second. Over all environments: normalised scores on those that every group has finished."),
-    "published": ("Ours and published", ("references",), "Mean ± standard deviation (seeds). Ids, steps and hardware "
-                  "often differ: compare them first."),
+    "published": ("Ours and published", ("references",), "Mean ± standard deviation (seeds). Ids and steps often "
+                  "differ: compare them first."),
     "runs": ("Runs, settings and versions", ("runs", "same", "left_out"), "The last columns are what runs differ in."),
 }  # fmt: skip
 """Sections by key: title, keys of tables, and a note."""

@@ -1,49 +1,39 @@
-"""Published results: returns and speeds of other systems, and returns of random play and of humans."""
+"""Published results: returns of other systems, and returns of random play and of humans."""
 
 from __future__ import annotations
 
-import csv
 import math
 import re
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, TypeVar, get_args, get_type_hints
+from typing import Any, NamedTuple
 
 from ppo_bench.commands.report.statistics import SampleMoments
 
-Row = TypeVar("Row")
-
 DATA = Path(__file__).parent / "data"
-MUJOCO = (
-    *("ant", "halfcheetah", "hopper", "humanoid", "humanoidstandup", "inverteddoublependulum", "invertedpendulum"),
-    *("pusher", "reacher", "swimmer", "walker2d"),
-)
 MARGIN = 0.05
 """Default margin of equivalence, as a fraction of a task's scale."""
 
 
 class Reference(NamedTuple):
-    """A published result: a row of data/references.csv; None where nothing was published."""
+    """A published result: a row of data/references.csv."""
 
     system: str
     variant: str
     env: str
-    """Id of the environment, or `Atari` or `MuJoCo` if the result is not for a single environment."""
-    steps: int | None
-    mean: float | None
-    std: float | None
-    seeds: int | None
-    sps: float | None
-    hardware: str
+    """Id of the environment."""
+    steps: int
+    mean: float
+    std: float
+    seeds: int
     source: str
 
     @property
     def moments(self) -> SampleMoments | None:
         """Moments of the published seeds, whose deviation has their number as denominator; None of fewer than two."""
-        if self.mean is None or self.seeds is None or self.seeds < 2:
+        if self.seeds < 2:
             return None
-        return SampleMoments(self.mean, (self.std or 0.0) * math.sqrt(self.seeds / (self.seeds - 1)), self.seeds)
+        return SampleMoments(self.mean, self.std * math.sqrt(self.seeds / (self.seeds - 1)), self.seeds)
 
 
 class Scale(NamedTuple):
@@ -66,20 +56,18 @@ def stem(env_id: str) -> str:
 @cache
 def references() -> tuple[Reference, ...]:
     """All published results."""
-    return _rows("references.csv", Reference)
+    return tuple(map(Reference._make, _rows("references.csv")))
 
 
 @cache
 def scales() -> tuple[Scale, ...]:
     """All scales."""
-    return _rows("scales.csv", Scale)
+    return tuple(map(Scale._make, _rows("scales.csv")))
 
 
-def references_of(env_id: str, is_atari: bool) -> list[Reference]:
-    """Published results for an environment in any version, or for all of Atari or MuJoCo."""
-    name = stem(env_id)
-    suite = "Atari" if is_atari else "MuJoCo" if name in MUJOCO else None
-    return [reference for reference in references() if reference.env == suite or stem(reference.env) == name]
+def references_of(env_id: str) -> list[Reference]:
+    """Published results for an environment in any version."""
+    return [reference for reference in references() if stem(reference.env) == stem(env_id)]
 
 
 def scale_of(env_id: str) -> Scale | None:
@@ -102,11 +90,8 @@ def equivalence_margin(env_id: str, published: float, margin: float) -> float:
     return margin * abs(published - (scale.low if scale else 0.0))
 
 
-def _rows(name: str, row_type: Callable[..., Row]) -> tuple[Row, ...]:
-    """The rows of a CSV file, converted to what the fields of `row_type` are; an empty number is None."""
-    types = {field: (get_args(hint) or (hint,))[0] for field, hint in get_type_hints(row_type).items()}
-    with open(DATA / name, newline="", encoding="utf-8") as file:
-        return tuple(
-            row_type(**{field: of(row[field]) if row[field] or of is str else None for field, of in types.items()})
-            for row in csv.DictReader(file)
-        )
+def _rows(name: str) -> list[tuple[Any, ...]]:
+    """The rows of a CSV file, with the types that DuckDB finds."""
+    import duckdb
+
+    return duckdb.connect().read_csv(str(DATA / name)).fetchall()

@@ -51,11 +51,6 @@ def iqm(scores: Scores) -> Array:
     return np.asarray(stats.trim_mean(np.concatenate(scores, -1), TRIM, axis=-1))
 
 
-def optimality_gap(scores: Scores) -> Array:
-    """Mean distance of the runs below a score of 1; runs above it count as 0."""
-    return 1 - np.minimum(np.concatenate(scores, -1), 1.0).mean(-1)
-
-
 def probability_of_improvement(ours: Scores, theirs: Scores) -> Array:
     """Mean over tasks of the probability that a run of `ours` scores above one of `theirs`; a tie counts half."""
     from scipy import stats
@@ -106,18 +101,10 @@ def mean_interval(values: Array) -> Estimate:
     return Estimate(mean, mean - half, mean + half, n)
 
 
-class Band(NamedTuple):
-    """A mean curve `[K]` with the ends of its interval at each point; NaN where there is no value."""
+def mean_band(curves: Array, resamples: int = RESAMPLES) -> tuple[Array, Array, Array]:
+    """Mean over runs at each point of their curves `[N, K]`, and the ends of its interval by the bootstrap.
 
-    mean: Array
-    low: Array
-    high: Array
-
-
-def mean_band(curves: Array, resamples: int = RESAMPLES) -> Band:
-    """Mean over runs at each point of their curves `[N, K]`, with a bootstrap band.
-
-    Points at which a run has no value (NaN) have no mean either, since it would be a mean over fewer runs than at the
+    Points at which a run has no value (NaN) have none of them, since it would be a mean over fewer runs than at the
     neighbouring points.
     """
     runs = len(curves)
@@ -126,7 +113,7 @@ def mean_band(curves: Array, resamples: int = RESAMPLES) -> Band:
     complete = np.isfinite(curves).all(0)
     values = np.where(complete, curves, 0.0)
     drawn = np.where(complete & (runs > 1), weights @ values / runs, np.nan)
-    return Band(np.where(complete, values.mean(0), np.nan), *percentiles(drawn))
+    return np.where(complete, values.mean(0), np.nan), *percentiles(drawn)
 
 
 class Comparison(NamedTuple):

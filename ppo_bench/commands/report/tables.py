@@ -31,7 +31,6 @@ RETURNS = {
     "median": "final_return_median",
     "IQM": "final_return_iqm",
     "score": "normalised_score",
-    "optimality gap": "optimality_gap",
 }
 SPEEDS = {
     "steady speed (steps/s)": "steady_sps",
@@ -46,7 +45,6 @@ OVER_ENVS = {
     "median": "normalised_score_median",
     "IQM": "normalised_score_iqm",
     "mean": "normalised_score_mean",
-    "optimality gap": "optimality_gap",
 }
 """Columns of tables with a row for each group, and the metrics that they show."""
 
@@ -80,7 +78,7 @@ def tables(analysis: Analysis, by: str, runs: Sequence[Run], left_out: Mapping[s
         for _, group, baseline, test, paired in analysis.pairs
     ]
     over_envs = [
-        (analysis.algorithms(ALL, name), name, found["optimality_gap"].seeds, *map(found.get, OVER_ENVS.values()))
+        (analysis.algorithms(ALL, name), name, found["normalised_score_iqm"].seeds, *map(found.get, OVER_ENVS.values()))
         for name in analysis.names
         if (found := analysis.estimates.get((ALL, name)))
     ]
@@ -117,25 +115,21 @@ def _references(analysis: Analysis, about: Sequence[str]) -> Table:
     """A row for each group and published result for its environment: means ± standard deviations (seeds)."""
     rows = []
     for group in (group for task in analysis.tasks for group in task.groups):
-        finals, speeds, run = group.values("final_return_mean"), group.values("mean_sps"), group.first
-        ours, sps = moments(finals) if len(finals) else None, float(speeds.mean()) if len(speeds) else None
-        for reference in references_of(run.env_id, run.is_atari):
-            own, theirs = "", ""
-            if ours and reference.mean is not None:
-                own = f"{cell(ours.mean)} ± {cell(ours.std) or '?'} ({ours.n})"
-                theirs = f"{cell(reference.mean)} ± {cell(reference.std)} ({reference.seeds})"
-            if own or (sps and reference.sps):
-                rows.append(
-                    (
-                        *(group.task, group.algorithm, group.name, run.env_id, run.total_timesteps, own, theirs),
-                        *(sps if reference.sps else None, reference.sps, f"{reference.system} {reference.variant}"),
-                        *(reference.env, reference.steps, reference.hardware, reference.source),
-                    )
+        finals, run = group.values("final_return_mean"), group.first
+        if not len(finals):
+            continue
+        ours = moments(finals)
+        for theirs in references_of(run.env_id):
+            rows.append(
+                (
+                    *(group.task, group.algorithm, group.name, run.env_id, run.total_timesteps),
+                    f"{cell(ours.mean)} ± {cell(ours.std) or '?'} ({ours.n})",
+                    f"{cell(theirs.mean)} ± {cell(theirs.std)} ({theirs.seeds})",
+                    *(f"{theirs.system} {theirs.variant}", theirs.env, theirs.steps, theirs.source),
                 )
-    columns = (
-        *(*about, "id", "steps", "return", "published return", "steps/s", "published steps/s", "published by"),
-        *("their id", "their steps", "their hardware", "source"),
-    )
+            )
+    others = ("published return", "published by", "their id", "their steps", "source")
+    columns = (*about, "id", "steps", "return", *others)
     return Table("references", "Ours and published", columns, rows)
 
 

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ppo_bench.common.files import make_folder, read_json, write_json
-from ppo_bench.common.locks import lock
+from ppo_bench.common.files import lock, make_folder, read_json, write_json
 
 
 def jobs_folder(outputs: Path) -> Path:

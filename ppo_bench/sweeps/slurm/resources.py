@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
 
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.values import AT_LEAST_1, NOT_NEGATIVE, check_ranges, within
 from ppo_bench.configuration.compose import compose_root, key_of
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import to_schema, values_of
 from ppo_bench.configuration.schema import with_free_keys
+
+EARLY_SECONDS = 60
+"""SLURM may send the signal up to this many seconds before `signal_seconds`."""
+# SLURM has whole megabytes, of which 0 are all of the node's.
+MEMORY = within(lambda value: 1 / 1024 <= value < math.inf, "must be a number of at least 0.001")
 
 
 @dataclass
@@ -21,29 +27,17 @@ class Launch:
     """`launch`; see conf/launch/cpu.yaml."""
 
     partition: str | None
-    nodes: int
-    gpus: int
-    cpus: int
-    memory_gb: float
-    time_minutes: int
-    max_timeouts: int
-    signal_seconds: int
-    array_parallelism: int
+    nodes: int = field(metadata=AT_LEAST_1)
+    gpus: int = field(metadata=NOT_NEGATIVE)
+    cpus: int = field(metadata=AT_LEAST_1)
+    memory_gb: float = field(metadata=MEMORY)
+    time_minutes: int = field(metadata=AT_LEAST_1)
+    max_timeouts: int = field(metadata=NOT_NEGATIVE)
+    signal_seconds: int = field(metadata=AT_LEAST_1)
+    array_parallelism: int = field(metadata=AT_LEAST_1)
     setup: list[str]
     sbatch: dict[str, Any]
 
-
-EARLY_SECONDS = 60
-"""SLURM may send the signal up to this many seconds before `signal_seconds`."""
-LEAST = {
-    "nodes": 1,
-    "gpus": 0,
-    "cpus": 1,
-    "time_minutes": 1,
-    "max_timeouts": 0,
-    "signal_seconds": 1,
-    "array_parallelism": 1,
-}
 
 ConfigStore.instance().store("Launch", with_free_keys(Launch, "sbatch"))
 
@@ -57,16 +51,12 @@ def split(overrides: Sequence[str]) -> tuple[list[str], list[str]]:
 def load_launch(overrides: Sequence[str]) -> Launch:
     """The checked settings from `launch=<name>` and `launch.<key>=<value>`. Raises `ConfigError` with one line."""
     launch: Launch = to_schema(values_of(compose_root("slurm", overrides).launch), Launch)
-    for key, least in LEAST.items():
-        if getattr(launch, key) < least:
-            raise ConfigError(f"launch.{key}={getattr(launch, key)}: must be at least {least}")
+    check_ranges(launch, "launch.")
     if 60 * launch.time_minutes <= launch.signal_seconds + EARLY_SECONDS:
         raise ConfigError(
             f"launch.time_minutes={launch.time_minutes}: must be over launch.signal_seconds={launch.signal_seconds} "
             "and a minute more, by which SLURM may be early; else every try would be told to end as it begins"
         )
-    if not 1 / 1024 <= launch.memory_gb < math.inf:  # SLURM has whole megabytes, of which 0 are all of the node's
-        raise ConfigError(f"launch.memory_gb={launch.memory_gb}: must be a number of at least 0.001")
     return launch
 
 

@@ -19,8 +19,7 @@ from ppo_bench.common.files import are_complete, first_unfinished, is_complete
 from ppo_bench.common.progress import print_status
 from ppo_bench.configuration.compose import of_hydra, search_path
 from ppo_bench.configuration.load import load_config
-from ppo_bench.sweeps.expand import sweep_jobs
-from ppo_bench.sweeps.preflight import check_environments
+from ppo_bench.sweeps.expand import check_environments, sweep_jobs
 from ppo_bench.sweeps.slurm.commands import refusal, require_slurm
 from ppo_bench.sweeps.slurm.ledger import job_of_run, jobs_folder, one_at_a_time, record
 from ppo_bench.sweeps.slurm.resources import Launch, load_launch, split, tasks_per_node

@@ -11,11 +11,7 @@ Exit 0 if every action was the same and the rest is within the tolerance; else 1
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,17 +20,19 @@ import numpy as np
 from ppo_bench.commands.equivalence.cleanrl.arguments import arguments_of
 from ppo_bench.commands.equivalence.cleanrl.config import initial_state, load, schema, script_path
 from ppo_bench.commands.equivalence.cleanrl.patches import INTERFACES, NEUTRALISED, SUPPLIED
-from ppo_bench.commands.equivalence.cleanrl.scripts import SCRIPTS, require_same_names
-from ppo_bench.commands.equivalence.differences import TOLERANCES, IterationOutcome, compare
+from ppo_bench.commands.equivalence.cleanrl.process import run_script
+from ppo_bench.commands.equivalence.cleanrl.script import Record
+from ppo_bench.commands.equivalence.cleanrl.scripts import SCRIPTS
+from ppo_bench.commands.equivalence.differences import TOLERANCES, IterationOutcome, compare, distance
 from ppo_bench.commands.equivalence.processes import FrameworkProcess
 from ppo_bench.commands.equivalence.requirements import configs_by_framework, require_no_run
 from ppo_bench.common.columns import aligned
-from ppo_bench.common.errors import ConfigError, RunError, reason
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import SCHEMA_VERSION, make_folder, write_json
 from ppo_bench.common.progress import print_status
 from ppo_bench.common.values import digest
+from ppo_bench.common.workers import RankWorkers
 from ppo_bench.configuration.config import Config
-from ppo_bench.mathematics.arrays import Arrays, Tree, select_prefix
 from ppo_bench.mathematics.distributions import ActionBounds
 
 EXACT = 1e-10
@@ -62,94 +60,52 @@ class Row(NamedTuple):
 def main(overrides: list[str]) -> int:
     """Run both sides, print a table, and write a JSON file; returns 1 if they differ."""
     config = load(overrides)
-    root, script = schema(config), script_path(config)
+    root = schema(config)
     require_no_run(config, overrides)
     configs = configs_by_framework(load, overrides, root.frameworks)
-    training_spec, initial = initial_state(config)
-    require_same_names(script.stem, initial)
-    with tempfile.TemporaryDirectory() as folder:
-        theirs = _run(config, Path(folder), overrides)
-    rows = [row for name, each in configs.items() for row in _compare(name, each, theirs, training_spec.action_bounds)]
-    return _report(config, rows, set().union(*(iteration.patches for iteration in theirs)))
+    bounds = initial_state(config)[0].action_bounds
+    theirs, used = _run(config)
+    rows = [row for name, each in configs.items() for row in _compare(name, each, theirs, bounds)]
+    return _report(config, rows, used)
 
 
-class ScriptIteration(NamedTuple):
-    """An iteration of the script, of all its processes."""
-
-    outcome: IterationOutcome
-    counts: np.ndarray
-    """Flags of the steps that count, `[T, N]` bool."""
-    patches: set[str]
-    """Names of the patches that have had an occasion so far."""
-
-
-def _run(config: Config, folder: Path, overrides: list[str]) -> list[ScriptIteration]:
-    """Execute the script, whose processes write to `folder`. Raises `RunError` with its last line if it fails."""
+def _run(config: Config) -> tuple[list[Record], set[str]]:
+    """The iterations of the script, of all its processes, and the patches that had an effect. Raises `RunError`."""
     root, script = schema(config), script_path(config)
-    ranks = config.ppo.shards if SCRIPTS[script.stem].is_distributed else 1
     print_status(f"python {script.name} {' '.join([*arguments_of(script, config), *root.arguments])}")
-    torchrun = ["torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "-m"] if ranks > 1 else []
-    command = [sys.executable, "-m", *torchrun, "ppo_bench.commands.equivalence.cleanrl.process"]
-    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
-    ran = subprocess.run(
-        [*command, str(folder), *overrides], env=environment, stderr=subprocess.PIPE, text=True, check=False
-    )
-    if ran.returncode:
-        lines = ran.stderr.splitlines()
-        of_ranks = [line for line in lines if line.startswith("[rank")]  # before what torchrun says of them
-        raise RunError(f"{script.name}: {reason(ran.returncode, of_ranks or lines)}")
-    numbers = range(1, root.iterations + 1)
-    return [_iteration([folder / str(rank) / f"{number}.npz" for rank in range(ranks)], config) for number in numbers]
+    ranks = config.ppo.shards if SCRIPTS[script.stem].is_distributed else 1
+    with RankWorkers(script.name, ranks, run_script, config) as workers:
+        of_ranks, used = zip(*workers.receive(), strict=True)
+    return [_joined(records) for records in zip(*of_ranks, strict=True)], set().union(*used)
 
 
-def _iteration(records: list[Path], config: Config) -> ScriptIteration:
+def _joined(records: Sequence[Record]) -> Record:
     """An iteration from the records of all processes."""
-    arrays = [_arrays(record) for record in records]
-    actions, value_mask = (np.concatenate([each[name] for each in arrays], 1) for name in ("actions", "value_mask"))
-    metrics = {
-        name: float(np.mean([each[f"metrics.{name}"] for each in arrays]))
-        for name in select_prefix("metrics", arrays[0])
-    }
-    counts = value_mask if config.ppo.mask_resets else np.ones_like(value_mask)
-    patches = {str(name) for each in arrays for name in each["patches"]}
-    return ScriptIteration(IterationOutcome(actions, {}, arrays[0], metrics, None), counts, patches)
+    actions, value_mask, _, metrics = zip(*records, strict=True)
+    means = {name: float(np.mean([each[name] for each in metrics])) for name in metrics[0]}
+    return Record(np.concatenate(actions, 1), np.concatenate(value_mask, 1), records[0].arrays, means)
 
 
-def _arrays(path: Path) -> Arrays:
-    with np.load(path) as archive:
-        return dict(archive)
-
-
-def _compare(name: str, config: Config, theirs: list[ScriptIteration], bounds: ActionBounds | None) -> Iterator[Row]:
+def _compare(name: str, config: Config, theirs: list[Record], bounds: ActionBounds | None) -> Iterator[Row]:
     """The rows of one framework, which trains by itself."""
     with FrameworkProcess(config, follows=False) as framework:
-        for number, (script, counts, _) in enumerate(theirs, 1):
-            framework.start(None)
+        for number, script in enumerate(theirs, 1):
+            framework.send(None)
             ours = framework.outcome()
             if script.actions.shape[:2] != ours.actions.shape[:2]:
                 shapes = f"{list(script.actions.shape[:2])}, and here {list(ours.actions.shape[:2])}"
                 raise ConfigError(f"arguments: a rollout of the script is {shapes}")
             actions = bounds.to_env_actions(np, script.actions) if bounds else script.actions
-            counted = counts.reshape(*counts.shape, *[1] * (actions.ndim - 2))
-            actions = np.where(counted, actions.astype(ours.actions.dtype), ours.actions)
+            if config.ppo.mask_resets:  # actions of resets do not count
+                counted = script.value_mask.reshape(*script.value_mask.shape, *[1] * (actions.ndim - 2))
+                actions = np.where(counted, actions, ours.actions)
             losses = [loss for loss in script.metrics if loss != "gradient_norm"]
-            other = script._replace(actions=actions, metrics={**ours.metrics, **script.metrics})
+            actions = actions.astype(ours.actions.dtype)
+            other = IterationOutcome(actions, {}, script.arrays, {**ours.metrics, **script.metrics}, None)
             found = compare(ours, other, TOLERANCES[config.root.precision].actions, losses)
-            mean, variance = (
-                _distance(*(_vector(select_prefix(f"adam.{moment}", each.after)) for each in (ours, other)))
-                for moment in ("mean", "variance")
-            )
+            moments = [distance(ours.after, script.arrays, f"adam.{moment}.") for moment in ("mean", "variance")]
             measured = (found.losses, found.gradient_norm) if losses else (None, None)
-            yield Row(name, number, found.actions, found.movement, mean, variance, *measured)
-
-
-def _vector(arrays: Tree) -> np.ndarray:
-    """`arrays` as one vector, in the order of their names."""
-    return np.concatenate([arrays[name].ravel() for name in sorted(arrays)])
-
-
-def _distance(mine: np.ndarray, theirs: np.ndarray) -> float:
-    return float(np.linalg.norm(mine - theirs) / np.linalg.norm(mine))
+            yield Row(name, number, found.actions, found.movement, *moments, *measured)
 
 
 def _report(config: Config, rows: list[Row], used: set[str]) -> int:

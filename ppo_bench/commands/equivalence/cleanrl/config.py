@@ -1,4 +1,4 @@
-"""The configuration of a comparison with a script, which the command and the script's process compose alike."""
+"""The configuration of a comparison with a script."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from hydra.core.config_store import ConfigStore
 
 from ppo_bench.commands.equivalence.cleanrl.patches import NEUTRALISED
-from ppo_bench.commands.equivalence.cleanrl.scripts import require_known
+from ppo_bench.commands.equivalence.cleanrl.scripts import SCRIPTS
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
@@ -54,7 +54,13 @@ def load(overrides: Sequence[str]) -> Config:
         raise ConfigError(
             f"against={root.against}: the file is missing; name a script in a copy of CleanRL's repository"
         )
-    require_known(script, config)
+    spec = SCRIPTS.get(script.stem)
+    if spec is None:
+        raise ConfigError(f"against={script.name}: it is not known here; there are {', '.join(SCRIPTS)}")
+    if spec.logs and "charts/learning_rate" not in script.read_text(encoding="utf-8"):
+        raise ConfigError(f"against={script}: it does not log charts/learning_rate, as CleanRL's scripts do")
+    if config.ppo.mask_resets and not spec.masks_resets:
+        raise ConfigError("ppo.mask_resets=true: this script learns from reset steps, too; leave it out")
     if not 1 <= root.iterations <= config.num_iterations:
         raise ConfigError(f"iterations={root.iterations}: must lie between 1 and {config.num_iterations}")
     if unknown := set(root.leave_out) - NEUTRALISED.keys():

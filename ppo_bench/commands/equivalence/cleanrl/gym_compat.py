@@ -42,10 +42,7 @@ def _install_wrappers(script: Script) -> None:
     def transform(original: Any, env: Any, func: Any, observation_space: Any = None) -> Any:
         return original(env, func, observation_space or env.observation_space)
 
-    @patch(wrappers, "NormalizeObservation")
-    def normalize(original: Any, env: Any) -> Any:
-        return NormalizeObservation(env) if script.uses("obs-f64") else original(env)
-
+    wrappers.NormalizeObservation = NormalizeObservation
     wrappers.NormalizeReward = functools.partial(NormalizeReward, script)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import torch
@@ -9,10 +10,15 @@ import torch.distributed as dist
 
 from ppo_bench.commands.equivalence.cleanrl.script import patch
 from ppo_bench.commands.equivalence.cleanrl.torch_script import TorchScript
+from ppo_bench.common.rank_info import STORE
 
 
 def install(script: TorchScript) -> None:
     """Weight gradients, and end an iteration with its last step of Adam in a process that does not log."""
+
+    @patch(dist, "init_process_group")
+    def init_process_group(original: Any, backend: str, **options: Any) -> None:
+        original(backend, init_method=f"file://{os.environ[STORE]}", **options)
 
     @patch(dist, "all_reduce")
     def all_reduce(original: Any, gradient: torch.Tensor, op: Any) -> None:

@@ -34,7 +34,6 @@ NEUTRALISED = {
     "reward-rule": "NormalizeReward adds an episode's last reward before it forgets the sum, at time limits too",
     "reward-f32": "rewards are rounded to float32 before and after they are normalised",
     "action-f32": "actions of floats are rounded to float32 for the environment",
-    "obs-f64": "NormalizeObservation does not round to float32, as in gymnasium 0.29.1, which CleanRL pins",
     "joint-stats": "(several environments) observations and rewards are normalised over all environments, not in each",
     "rank-weights": "(several ranks) gradients are means over all transitions, not means of ranks with unequal numbers",
     "rnd-start": "(RND) environments begin anew after the warm-up; the script's first observation is that of a reset",

@@ -13,6 +13,7 @@ import numpy as np
 import supersuit
 
 from ppo_bench.commands.equivalence.cleanrl.script import Script, install_module, patch
+from ppo_bench.common.errors import ConfigError
 
 
 def install(script: Script) -> None:
@@ -63,7 +64,7 @@ class Games:
         obs, rewards, terminated, truncated, infos = self._env.step(actions)
         done = terminated | truncated
         if done.any():
-            raise SystemExit("a game has ended, which SuperSuit resets within the step: compare fewer iterations")
+            raise ConfigError("a game has ended, which SuperSuit resets within the step: compare fewer iterations")
         self._script.note_step(done)
         return self._marked(obs), rewards, done, infos
 

@@ -1,45 +1,51 @@
-"""The process that runs a script of CleanRL's, its own text, and records its iterations.
-
-python -m ppo_bench.commands.equivalence.cleanrl.process FOLDER OVERRIDE...; FOLDER receives `<rank>/<k>.npz` after
-iteration k.
-"""
+"""The process that runs a script of CleanRL's, its own text, with its patches, and records its iterations."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import sys
-import tempfile
 import warnings
-from contextlib import redirect_stdout
-from pathlib import Path
+from collections.abc import Generator
+from contextlib import chdir, redirect_stdout
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ppo_bench.commands.equivalence.cleanrl.arguments import arguments_of
-from ppo_bench.commands.equivalence.cleanrl.config import load, script_path
-from ppo_bench.commands.equivalence.cleanrl.script import LastIterationError, Script, install_module
+from ppo_bench.commands.equivalence.cleanrl.config import script_path
+from ppo_bench.commands.equivalence.cleanrl.script import LastIterationError, Record, Script, install_module
 from ppo_bench.commands.equivalence.cleanrl.scripts import SCRIPTS
+from ppo_bench.common.errors import ConfigError, RunError, one_line
 from ppo_bench.configuration.config import Config
 
 
-def main(arguments: list[str]) -> int:
-    """Run the script until the last iteration that is compared."""
-    folder, config = Path(arguments[0]).resolve(), load(arguments[1:])
+def run_script(config: Config) -> Generator[tuple[list[Record], set[str]], None, None]:
+    """Run the script until the last iteration that is compared; yield its records and the patches that had an effect.
+
+    Raises `RunError` with what the script has raised.
+    """
+    os.environ |= {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
     path = script_path(config)
     sys.path[:0] = [str(path.parent), str(path.parent.parent)]
-    script = (_jax_script if SCRIPTS[path.stem].in_jax else _torch_script)(config, folder)
+    script = (_jax_script if SCRIPTS[path.stem].in_jax else _torch_script)(config)
     _install_writer(script)
-    os.chdir(tempfile.mkdtemp(dir=folder))  # the script writes into its current folder
     warnings.simplefilter("ignore")
-    try:
-        with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
+    # The script writes into its current folder.
+    with TemporaryDirectory() as folder, chdir(folder), open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
+        try:
             script.run([*arguments_of(path, config), *script.root.arguments])
-    except LastIterationError:
-        return 0
-    raise SystemExit(f"{path.name} has ended before iteration {script.root.iterations}")
+        except ConfigError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise RunError(f"{path.name}: {type(error).__name__}: {one_line(error)}") from error
+        except LastIterationError:
+            pass
+        else:
+            raise RunError(f"{path.name} has ended before iteration {script.root.iterations}")
+    yield script.records, script.used
 
 
-def _torch_script(config: Config, folder: Path) -> Script:
+def _torch_script(config: Config) -> Script:
     """A script that learns with PyTorch, with its patches."""
     import torch
 
@@ -47,7 +53,7 @@ def _torch_script(config: Config, folder: Path) -> Script:
     from ppo_bench.commands.equivalence.cleanrl.torch_script import TorchScript
 
     torch.set_num_threads(1)
-    script = TorchScript(config, folder)
+    script = TorchScript(config)
     torch_patches.install(script)
     gym_compat.install(script)
     for module in script.spec.patches:
@@ -55,7 +61,7 @@ def _torch_script(config: Config, folder: Path) -> Script:
     return script
 
 
-def _jax_script(config: Config, folder: Path) -> Script:
+def _jax_script(config: Config) -> Script:
     """A script that learns with JAX, with its patches."""
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
     import jax
@@ -63,7 +69,7 @@ def _jax_script(config: Config, folder: Path) -> Script:
     jax.config.update("jax_enable_x64", config.root.precision == "float64")
     from ppo_bench.commands.equivalence.cleanrl import jax_script
 
-    script = jax_script.JaxScript(config, folder)
+    script = jax_script.JaxScript(config)
     jax_script.install(script)
     return script
 
@@ -86,7 +92,3 @@ def _install_writer(script: Script) -> None:
             pass
 
     install_module("torch.utils.tensorboard", SummaryWriter=SummaryWriter)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -9,13 +9,12 @@ import sys
 import types
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ppo_bench.commands.equivalence.cleanrl.config import initial_state, schema, script_path
-from ppo_bench.commands.equivalence.cleanrl.parameter_names import to_ours, to_theirs
+from ppo_bench.commands.equivalence.cleanrl.parameter_names import Pair, pairs, to_ours
 from ppo_bench.commands.equivalence.cleanrl.scripts import SCRIPTS
 from ppo_bench.configuration.config import Config
 from ppo_bench.mathematics.arrays import Arrays
@@ -57,18 +56,28 @@ class LastIterationError(BaseException):
     """Ends the script after the last iteration that is compared. It passes `except Exception`."""
 
 
+class Record(NamedTuple):
+    """An iteration of a process of the script."""
+
+    actions: np.ndarray
+    """Actions `[T, N]` or `[T, N, A]`."""
+    value_mask: np.ndarray
+    """Which steps are no resets, `[T, N]` bool."""
+    arrays: Arrays
+    """Parameters and Adam's moments, by the names of a checkpoint."""
+    metrics: dict[str, float]
+    """Means over the minibatches."""
+
+
 class Script(ABC):
-    """A running script.
+    """A running script. Of several processes, each has a part of the environments."""
 
-    Of several processes, each has a part of the environments and a folder for its records.
-    """
-
-    def __init__(self, config: Config, folder: Path) -> None:
+    def __init__(self, config: Config) -> None:
         self.config, self.root, self.ppo = config, schema(config), config.ppo
         self.path = script_path(config)
         self.spec = SCRIPTS[self.path.stem]
         self.training_spec, self._initial = initial_state(config)
-        self.names = self.spec.names(self._initial)
+        self._pairs: list[Pair] = []
         self.variables: dict[str, Any] = {}
         """The script's global variables."""
         self.used: set[str] = set()
@@ -76,8 +85,7 @@ class Script(ABC):
         self.part = Shard(int(os.environ.get("LOCAL_RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
         self.num_envs, self.first_env = self.part.size(self.ppo.num_envs), self.part.first(self.ppo.num_envs)
         self.env_seeds = self.training_spec.env_seeds(self.root.seed, 0)[self.first_env :][: self.num_envs]
-        self.records = folder / str(self.part.index)
-        self.records.mkdir()
+        self.records: list[Record] = []
         self.iteration = 1
         """The script's iteration, from 1."""
         self.resets: list[np.ndarray] = []
@@ -122,34 +130,31 @@ class Script(ABC):
     # --- Weights and records ------------------------------------------------------------------------------------------
 
     def weights_for(self, shapes: Mapping[str, tuple[int, ...]]) -> Arrays:
-        """The initial weights by the script's names, for all its parameters, which have these `shapes`."""
-        given = to_theirs(self.names, self._initial)
-        shapes_here = {name: array.shape for name, array in given.items()}
-        for name in sorted(shapes.keys() | shapes_here.keys()):
-            if shapes.get(name) != shapes_here.get(name):
-                raise SystemExit(f"{name} has the shape {shapes.get(name)}, and here {shapes_here.get(name)}")
-        return given
+        """The initial weights by the script's names, for all its parameters, which have these `shapes`.
+
+        Raises `ConfigError` if the script has others than the training here.
+        """
+        self._pairs = pairs(self.spec.modules, self._initial, shapes)
+        return {pair.theirs: np.ascontiguousarray(pair.to_theirs(self._initial[pair.ours])) for pair in self._pairs}
 
     @abstractmethod
     def end_iteration(self) -> None:
         """Record the iteration that the script has finished: `record` with its arrays."""
 
     def record(self, actions: np.ndarray, parameters: Mapping[str, Any], moments: Mapping[str, Any]) -> None:
-        """Write the record of an iteration, and end the script after the last one.
+        """Add the record of an iteration, and end the script after the last one.
 
         `parameters` are those that learn, and `moments` Adam's `mean` and `variance` of them, by the script's names.
         """
-        arrays = {
-            "actions": actions,
-            "value_mask": self.value_mask if self.resets else np.ones(actions.shape[:2], bool),
-        }
-        arrays |= to_ours(self.names, "params", parameters)
+        arrays = to_ours(self._pairs, "params", parameters)
         for moment, of_all in moments.items():
-            arrays |= to_ours(self.names, f"adam.{moment}", of_all)
-        for name in self.minibatches[0] if self.minibatches else ():
-            arrays[f"metrics.{name}"] = np.array(np.mean([one[name] for one in self.minibatches]))
-        arrays["patches"] = np.array(sorted(self.used))
-        np.savez(self.records / f"{self.iteration}.npz", **arrays)  # type: ignore[arg-type]  # NumPy's stub takes none
+            arrays |= to_ours(self._pairs, f"adam.{moment}", of_all)
+        metrics = {
+            name: float(np.mean([one[name] for one in self.minibatches]))
+            for name in (self.minibatches[0] if self.minibatches else ())
+        }
+        value_mask = self.value_mask if self.resets else np.ones(actions.shape[:2], bool)
+        self.records.append(Record(np.array(actions), value_mask, arrays, metrics))
         if self.iteration == self.root.iterations:
             raise LastIterationError
         self.iteration, self.minibatches = self.iteration + 1, []

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from ppo_bench.commands.equivalence.cleanrl import parameter_names as names
-from ppo_bench.common.errors import ConfigError
-from ppo_bench.configuration.config import Config
-from ppo_bench.mathematics.arrays import Arrays
 
 LOSSES = {
     "policy_loss": "pg_loss",
@@ -24,8 +20,8 @@ LOSSES = {
 class ScriptSpec:
     """What is particular to a script."""
 
-    names: Callable[[Arrays], list[names.Name]]
-    """Names of all parameters, from the arrays that a training begins with."""
+    modules: names.Modules
+    """Its modules, by those here."""
     patches: tuple[str, ...] = ()
     """Modules of this package with patches that few scripts need."""
     losses: Mapping[str, str] = field(default_factory=lambda: LOSSES)
@@ -51,48 +47,30 @@ class ScriptSpec:
 
 
 SCRIPTS = {
-    "ppo": ScriptSpec(names.classic),
-    "ppo_continuous_action": ScriptSpec(names.continuous, normalizes=True),
-    "ppo_continuous_action_torchcompile": ScriptSpec(names.continuous, ("leanrl",), normalizes=True),
-    "ppo_atari": ScriptSpec(names.nature),
-    "ppo_atari_multigpu": ScriptSpec(names.nature, ("multigpu",)),
-    "ppo_atari_envpool": ScriptSpec(names.nature, ("envpool_compat",)),
-    "ppo_atari_envpool_torchcompile": ScriptSpec(names.nature, ("envpool_compat", "leanrl")),
-    "ppo_atari_envpool_xla_jax": ScriptSpec(names.flax, in_jax=True),
-    "ppo_atari_envpool_xla_jax_scan": ScriptSpec(names.flax, in_jax=True),
-    "ppo_atari_lstm": ScriptSpec(names.lstm),
-    "ppo_pettingzoo_ma_atari": ScriptSpec(names.nature, ("pettingzoo_compat",)),
-    "ppo_procgen": ScriptSpec(names.impala, ("procgen_compat",)),
+    "ppo": ScriptSpec(names.CLASSIC),
+    "ppo_continuous_action": ScriptSpec(names.CONTINUOUS, normalizes=True),
+    "ppo_continuous_action_torchcompile": ScriptSpec(names.CONTINUOUS, ("leanrl",), normalizes=True),
+    "ppo_atari": ScriptSpec(names.SHARED),
+    "ppo_atari_multigpu": ScriptSpec(names.SHARED, ("multigpu",)),
+    "ppo_atari_envpool": ScriptSpec(names.SHARED, ("envpool_compat",)),
+    "ppo_atari_envpool_torchcompile": ScriptSpec(names.SHARED, ("envpool_compat", "leanrl")),
+    "ppo_atari_envpool_xla_jax": ScriptSpec(names.FLAX, in_jax=True),
+    "ppo_atari_envpool_xla_jax_scan": ScriptSpec(names.FLAX, in_jax=True),
+    "ppo_atari_lstm": ScriptSpec(names.LSTM),
+    "ppo_pettingzoo_ma_atari": ScriptSpec(names.SHARED, ("pettingzoo_compat",)),
+    "ppo_procgen": ScriptSpec(names.SHARED, ("procgen_compat",)),
     "ppo_rnd_envpool": ScriptSpec(
-        names.rnd,
+        names.RND,
         ("rnd",),
         losses=LOSSES
         | {"value_loss": "ext_v_loss", "intrinsic_value_loss": "int_v_loss", "forward_loss": "forward_loss"},
         masks_resets=False,
     ),
     "ppo_trxl": ScriptSpec(
-        names.transformer,
+        names.TRANSFORMER,
         ("trxl",),
         losses={"policy_loss": "pg_loss", "entropy": "entropy_loss"},  # others are computed later, or otherwise
         vf_coef=0.5,
     ),
 }
 """All scripts by name: CleanRL's, and two of LeanRL's."""
-
-
-def require_known(script: Path, config: Config) -> None:
-    """Raise `ConfigError` unless `script` is one of `SCRIPTS`, and the configuration one that it can train."""
-    spec = SCRIPTS.get(script.stem)
-    if spec is None:
-        raise ConfigError(f"against={script.name}: it is not known here; there are {', '.join(SCRIPTS)}")
-    if spec.logs and "charts/learning_rate" not in script.read_text(encoding="utf-8"):
-        raise ConfigError(f"against={script}: it does not log charts/learning_rate, as CleanRL's scripts do")
-    if config.ppo.mask_resets and not spec.masks_resets:
-        raise ConfigError("ppo.mask_resets=true: this script learns from reset steps, too; leave it out")
-
-
-def require_same_names(script: str, initial: Arrays) -> None:
-    """Raise `ConfigError` if the script has other parameters than the initial arrays."""
-    ours = {name.partition(".")[2] for name in initial if name.startswith(("params.", "frozen."))}
-    if unpaired := ours ^ {name.ours for name in SCRIPTS[script].names(initial)}:
-        raise ConfigError(f"against={script}.py: {min(unpaired)} is on one side alone; use the network of its preset")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from ppo_bench.commands.equivalence.cleanrl.script import Script, patch
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.config import Config
 
 
@@ -19,8 +19,8 @@ class TorchScript(Script):
     weight = 1.0
     """Weight of this process's losses in a mean over all processes."""
 
-    def __init__(self, config: Config, folder: Path) -> None:
-        super().__init__(config, folder)
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
         self.when_built: list[Callable[[], None]] = [self._load_weights]
         """Functions that are called when the script makes its optimizer, after its modules."""
 
@@ -65,7 +65,7 @@ class TorchScript(Script):
         def step(original: Any, adam: Any, *arguments: Any) -> Any:
             nonlocal steps
             if self.variables["args"].target_kl is not None:
-                raise SystemExit("ppo.target_kl: the end of an iteration is not seen here; use ppo.target_kl=null")
+                raise ConfigError("ppo.target_kl: the end of an iteration is not seen here; use ppo.target_kl=null")
             loss, steps = original(adam, *arguments), steps + 1
             if steps % of_iteration == 0:
                 self.end_iteration()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The pictures of README: `launch/readme_pictures.py` plots returns over minutes, from docs/results/curves.parquet."""
+"""The picture of README: `launch/readme_picture.py` plots returns over minutes, from docs/results/curves.parquet."""
 
 from __future__ import annotations
 
@@ -17,49 +17,34 @@ mpl.use("svg")
 from matplotlib import pyplot as plt
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-FRAMEWORKS = {
-    "torch_eager": ("#4269d0", "#7aa2ff"),
-    "torch_compile": ("#c2410c", "#ff9d5c"),
-    "jax_xla": ("#15803d", "#5fd38d"),
-}
-"""Colours of each framework's curve on a light and on a dark background."""
-INK = {"light": "#24292f", "dark": "#d7dce2"}
+FRAMEWORKS = {"torch_eager": "#4269d0", "torch_compile": "#c2410c", "jax_xla": "#15803d"}
+"""Colours of each framework's curve."""
 TASKS = {"cartpole": "CartPole-v1", "acrobot": "Acrobot-v1"}
 
 
 def main(arguments: list[str]) -> int:
-    """Draw the curves for a light and a dark background."""
-    parser = Parser("python launch/readme_pictures.py", description=__doc__)
-    parser.add_argument("--out", type=Path, default=DOCS / "assets", help="where the pictures go (docs/assets)")
-    options = parser.parse_args(arguments)
-    for scheme in INK:
-        print(draw(DOCS / "results" / "curves.parquet", options.out / f"minutes-{scheme}.svg", scheme))
-    return 0
-
-
-def draw(file: Path, out: Path, scheme: str) -> Path:
     """Plot returns over minutes of training for each framework: mean over seeds and interquartile range."""
-    ink = INK[scheme]
-    style: Any = {
-        "font.family": "DejaVu Sans", "font.size": 10, "svg.hashsalt": "readme", "svg.fonttype": "path",
-        "text.color": ink, "axes.labelcolor": ink, "axes.edgecolor": ink, "xtick.color": ink, "ytick.color": ink,
-    }  # fmt: skip
+    parser = Parser("python launch/readme_picture.py", description=__doc__)
+    parser.add_argument("--out", type=Path, default=DOCS / "assets", help="where the picture goes (docs/assets)")
+    out = parser.parse_args(arguments).out / "minutes.svg"
+    file = DOCS / "results" / "curves.parquet"
+    style: Any = {"font.family": "DejaVu Sans", "font.size": 10, "svg.hashsalt": "readme", "svg.fonttype": "path"}
     with plt.rc_context(style):
         figure, axes = plt.subplots(1, len(TASKS), figsize=(8.4, 3.3), layout="constrained")
         for axis, (env, title) in zip(axes, TASKS.items(), strict=True):
-            for framework, colours in FRAMEWORKS.items():
+            for framework, colour in FRAMEWORKS.items():
                 minutes, runs = _curves(file, env, framework)
-                colour = colours[scheme == "dark"]
                 axis.plot(minutes, runs.mean(0), color=colour, lw=2, label=f"{framework}, {len(runs)} seeds")
                 axis.fill_between(minutes, *np.quantile(runs, (0.25, 0.75), axis=0), color=colour, alpha=0.2, lw=0)
             axis.set(title=title, xlabel="minutes of training", ylabel="episodic return")
             axis.set_xlim(left=0)
             axis.spines[["top", "right"]].set_visible(False)
-            axis.grid(color=ink, alpha=0.15, lw=0.8)
+            axis.grid(alpha=0.3, lw=0.8)
             axis.legend(frameon=False, loc="lower right")
-        figure.savefig(out, transparent=True, metadata={"Date": None, "Creator": None})
+        figure.savefig(out, metadata={"Date": None, "Creator": None})
         plt.close(figure)
-    return out
+    print(out)
+    return 0
 
 
 def _curves(file: Path, env: str, framework: str) -> tuple[np.ndarray, np.ndarray]:
