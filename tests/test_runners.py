@@ -194,7 +194,7 @@ def test_torch_compile_keeps_what_it_compiles_where_it_is_told(tmp_path: Path, m
 
 def test_pytorchs_compiler_does_not_advise_on_what_precision_has_chosen() -> None:
     advice = "TensorFloat32 tensor cores for float32 matrix multiplication available but not enabled."
-    load_config(["framework=torch_compile"]).framework.compiler()  # type: ignore[attr-defined]
+    load_config(["framework=torch_compile"]).framework.compiler()  # type: ignore[union-attr]
     with warnings.catch_warnings(record=True) as heard:
         warnings.warn(advice, UserWarning, stacklevel=1)
         warnings.warn("something else", UserWarning, stacklevel=1)

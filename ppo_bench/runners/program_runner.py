@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ppo_bench.algorithms.base import metrics_of
+from ppo_bench.algorithms.ppo import metrics_of
 from ppo_bench.common.errors import ConfigError, FailedRuns
 from ppo_bench.envs.base import GraphEnv, PolicyInput, StepFunction
 from ppo_bench.envs.float_range import out_of_range
