@@ -63,6 +63,7 @@ class Proof:
                 Check("Hopper, canonical", self.speed(*hopper)),
                 Check("Breakout, many environments", self.speed(*atari, *one, "workload=throughput")),
                 Check("what CUDA graphs bring", self.speed(*atari, *slow_and_fast)),
+                Check("launches and copies of Breakout", self.launches(*atari)),
             ],
             "training": [
                 Check("what determinism costs", self.speed(*exact)),
@@ -85,6 +86,7 @@ class Proof:
         return [
             Check("PyTorch beside JAX, CartPole", self.speed(*words, f"ppo.num_envs={numbers}")),
             Check("rollouts and updates in one graph", self.speed(*words, "ppo.num_envs=64", *graphs)),
+            Check("launches and copies of CartPole", self.launches(*words, "ppo.num_envs=64")),
         ]
 
     def _races(self) -> list[Check]:
@@ -145,6 +147,16 @@ class Proof:
                 ", ".join(filter(None, (row[name] for name in names))): {key: row[key] for key in keys}
                 for row in programs
             }
+
+        return show
+
+    def launches(self, *words: str) -> Callable[[Path], Figures]:
+        """Launches and copies of an iteration."""
+
+        def show(folder: Path) -> Figures:
+            own = [f"device={self.device}", *self._small(words), f"outputs={folder}"]
+            said = ran(["-m", "ppo_bench.bench", "trace=true", *words, *own], folder)
+            return {"counted": [line for line in said.splitlines() if " launches in " in line]}
 
         return show
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import signal
@@ -189,16 +188,3 @@ def test_wrong_input_is_one_line(
     assert exit_code(main, [*words, f"outputs={tmp_path}"]) == 2
     assert_one_line(capfd.readouterr().err, fragment)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("framework", "known"), [("torch_eager", "aten::addmm"), ("jax_xla", "PjitFunction")])
-def test_a_bench_keeps_the_trace_of_an_iteration(
-    framework: str, known: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["trace=true", "env=cartpole", "backend=envpool", f"framework={framework}", "ppo.num_steps=16"]
-    assert exit_code(main, [*words, "device=cpu", f"outputs={tmp_path}"]) == 0
-    path = Path(capsys.readouterr().out.splitlines()[-1])
-    assert path.name == f"cartpole-canonical-envpool-{framework}.trace.json.gz"
-    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
-    assert sum(known in event.get("name", "") for event in events) >= 17  # observations

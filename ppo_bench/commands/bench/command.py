@@ -3,13 +3,14 @@
 It measures every framework on every backend that offers the environment. Each has a process of its own, and the
 processes take turns, so that other load on the machine affects all of them alike. Lists choose what is measured:
 env=breakout framework=torch_eager,jax_xla ppo.num_envs=4,64,1024. trace=true records a profiler's trace of an
-iteration instead.
+iteration instead, and counts launches and copies.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ppo_bench.commands.bench.launches import launches
 from ppo_bench.commands.bench.limits import ComputeLimit, measure_compute_limit
 from ppo_bench.commands.bench.phases import phases
 from ppo_bench.commands.bench.programs import labels, load, runnable, schema
@@ -68,4 +69,6 @@ def _trace(programs: Sequence[tuple[list[str], Config]]) -> None:
         path = bench_file(config, what, ".trace.json.gz")
         with Program(trace, config, path) as program:
             program.turn()
+        counted = launches(path).in_words(config.ppo.num_steps * config.framework.iterations_per_call)
+        print(f"{config.framework.name} on {config.backend.name}: {counted}")
         print(path)
