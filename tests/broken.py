@@ -48,11 +48,6 @@ class OldApi(Sound):
         return obs, reward, terminated, info
 
 
-class NotANumber(Sound):
-    def obs(self) -> Any:
-        return np.full(4, np.nan, np.float32)
-
-
 class TooLarge(Sound):
     observation_space = spaces.Box(-np.inf, np.inf, (4,), np.float64)  # type: ignore[arg-type]
 
@@ -87,15 +82,6 @@ class Vast(Sound):
         return obs, reward if self.count != 300 else self.vast_reward, *rest
 
 
-class BreaksAtRestart(Sound):
-    resets = 0
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        self.resets += seed is not None
-        obs, info = super().reset(seed=seed)
-        return obs if self.resets < 2 else np.full(4, np.nan, np.float32), info
-
-
 class LargeIntegers(Sound):
     """An environment without a fault, whose numbers 32 bits do not hold."""
 
@@ -103,12 +89,6 @@ class LargeIntegers(Sound):
 
     def obs(self) -> Any:
         return self.np_random.integers(0, 2**40, 4)
-
-
-class RewardArray(Sound):
-    def step(self, action: Any) -> Any:
-        obs, _, *rest = super().step(action)
-        return obs, np.ones(1), *rest
 
 
 class NoInfo(Sound):
@@ -142,11 +122,6 @@ class Parts(Sound):
         return {"a": super().obs(), "b": np.zeros(3, np.float32)}
 
 
-class MissingPart(Parts):
-    def obs(self) -> Any:
-        return {"a": super().obs()["a"]}
-
-
 class Repair(gymnasium.Wrapper[Any, Any, Any, Any]):
     """A wrapper that gives the observations of `Type` their declared type."""
 
@@ -171,22 +146,6 @@ class Changed(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 class WrapsReward(Changed):
     changes = {1: np.ones(1)}  # noqa: RUF012
-
-
-class WrapsInfo(Changed):
-    changes = {4: None}  # noqa: RUF012
-
-
-class WrapsFlag(Changed):
-    changes = {2: None}  # noqa: RUF012
-
-
-class WrapsShape(Changed):
-    changes = {0: np.zeros(3, np.float32)}  # noqa: RUF012
-
-
-class WrapsType(Changed):
-    changes = {0: np.zeros(4)}  # noqa: RUF012
 
 
 class WrapsOldApi(Changed):
@@ -227,18 +186,14 @@ KINDS = (
     TooLarge,
     Vast,
     Parts,
-    MissingPart,
     Sound,
     Shape,
     Type,
     OldApi,
-    NotANumber,
-    RewardArray,
     NoInfo,
     Raises,
     RaisesInRank1,
     BreaksLater,
-    BreaksAtRestart,
     LargeIntegers,
 )
 for kind in KINDS:

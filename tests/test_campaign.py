@@ -35,15 +35,6 @@ def test_what_the_command_line_gives_is_not_swept() -> None:
     assert len(jobs) == 6
 
 
-def test_one_of_several_experiments_cannot_be_a_sweep(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Hydra takes `hydra.sweeper.params` from the configuration of the multirun, not from those of its jobs."""
-    word = "experiment=campaign/minatar,cleanrl/ppo"
-    assert sweep_jobs([word]) == [["experiment=campaign/minatar"], ["experiment=cleanrl/ppo"]]
-    assert exit_code(main, ["-m", word, f"outputs={tmp_path}"]) == 2
-    assert "this experiment is a sweep over " in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize("name", CAMPAIGN)
 def test_every_run_of_the_campaign_has_a_configuration_and_a_folder_of_its_own(name: str) -> None:
     jobs = sweep_jobs([f"experiment=campaign/{name}"])

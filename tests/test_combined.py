@@ -14,17 +14,14 @@ from gymnasium import spaces
 from numpy.testing import assert_allclose, assert_array_equal
 
 from ppo_bench.common.flattened import FlattenedBox, leaf_spaces
-from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.gymnasium import GymnasiumBackend
 from ppo_bench.envs.observation_flattening import ObservationFlattener
-from ppo_bench.envs.observation_selection import make_env
 from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.convolutions import find_images
 from ppo_bench.networks.spec import Combined
 from ppo_bench.networks.torch.ops import TorchOps
 from ppo_bench.runners.checkpoint import find, load
-from ppo_bench.runs.advice import advice
 from tests.training import trained
 
 SIDE = 36
@@ -56,14 +53,7 @@ class Agreeing(gymnasium.Env[dict[str, Any], Any]):
         return {"camera": camera, "sign": np.array([2.0 * self.positive - 1.0], np.float32)}
 
 
-class Pushing(Agreeing):
-    """The same with a force as its action."""
-
-    action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
-
-
 gymnasium.register("Agreeing-v0", "tests.test_combined:Agreeing")
-gymnasium.register("Pushing-v0", "tests.test_combined:Pushing")
 ENV_ID = "tests.test_combined:Agreeing-v0"
 
 
@@ -140,13 +130,6 @@ def test_an_image_of_bytes_beside_bytes_is_divided_by_255() -> None:
     )
     assert_allclose(found.values, expected.values, rtol=1e-12)
     assert float(found.values.std()) > 0.0
-
-
-def test_to_normalise_images_is_not_advised_where_actions_are_floats() -> None:
-    config = load_config(["env.id=tests.test_combined:Pushing-v0"])
-    env = make_env(config.backend, config.task)
-    assert not any("actions of floats" in line for line in advice(config, env))
-    env.close()
 
 
 @pytest.mark.slow

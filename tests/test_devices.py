@@ -78,19 +78,6 @@ def test_a_device_draws_what_its_shards_have_in_the_whole(devices: int) -> None:
         assert_array_equal(steps * 8 + envs, whole[..., part])
 
 
-def test_one_shard_is_shuffled_as_it_ever_was() -> None:
-    arguments = np.array([7], np.int32), np.array([3], np.int32), np.arange(2, dtype=np.int32)
-    expected = noise.permutations(np, *arguments, np.arange(32, dtype=np.int32))
-    assert_array_equal(drawn(update_functions()).reshape(2, 32), expected)
-
-
-def test_whole_environments_are_drawn_by_shards_too() -> None:
-    rows = drawn(update_functions("ppo.shards=2", "network=gru"))
-    assert rows.shape == (2, 2, 4)
-    for minibatch in rows.reshape(4, 4):
-        assert_array_equal(np.bincount(minibatch // 4, minlength=2), [2, 2])
-
-
 def test_a_process_resets_its_environments_by_their_own_seeds() -> None:
     spec, seeds = problem_for(RandomScenes(8, False, False), 10, []), noise.env_seeds(5, 3, 8)
     parts = [dataclasses.replace(spec, shard=Shard(k, 2)).env_seeds(5, 3) for k in range(2)]
@@ -170,18 +157,6 @@ def test_losses_of_the_parts_add_up_to_that_of_the_minibatch(norm_adv: bool) -> 
     assert not np.isclose(float(parts.total[0]), float(parts.total[1]))
     for name, expected in alone._asdict().items():
         assert_allclose(np.sum(np.asarray(getattr(parts, name))), expected, rtol=1e-13, err_msg=name)
-
-
-def test_explained_variance_is_that_of_all_transitions() -> None:
-    batch = transitions(np.random.default_rng(2))
-    names = ("values", "returns", "value_weight")
-    found = on_two_devices(
-        lambda total, values, returns, value_mask: ppo.explained_variance(jnp, values, returns, value_mask, total),
-        *(batch[name] for name in names),
-    )
-    value_mask = batch["value_weight"] == 1
-    expected = 1 - np.var((batch["returns"] - batch["values"])[value_mask]) / np.var(batch["returns"][value_mask])
-    assert_allclose(found, [expected] * 2, rtol=1e-13)
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -279,11 +254,3 @@ def test_minibatches_that_shards_cannot_fill_equally_are_one_line() -> None:
         ConfigError, match=r"ppo\.num_minibatches=4 does not divide the 2 rows of each of ppo\.shards=2"
     ):
         problem_for(RandomScenes(4, False, False), 1, words)
-
-
-def test_the_number_of_devices_moves_no_folder() -> None:
-    one = load_config(["ppo.shards=2"])
-    two = load_config(["ppo.shards=2", "devices=2"])
-    assert one.run_folder == two.run_folder
-    assert load_config([]).run_folder != one.run_folder
-    assert dataclasses.replace(load_config([]).ppo, shards=2) == one.ppo

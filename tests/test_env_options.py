@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import envpool_assets
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
-from ppo_bench.common.classes import import_class
 from ppo_bench.common.errors import RunError
 from ppo_bench.envs.base import Atari, Task
 from ppo_bench.envs.gymnasium import GymnasiumEnv
@@ -71,22 +67,11 @@ def test_arguments_of_wrappers_may_be_functions_and_objects() -> None:
     assert "numpy.nope" in said
 
 
-def test_a_video_is_drawn_whatever_the_render_mode_of_the_task() -> None:
-    env = GymnasiumEnv(Task("x", "CartPole-v1", 1, kwargs={"render_mode": "ansi"}), "sync", render_mode="rgb_array")
-    env.reset([1])
-    assert env.render().shape == (400, 600, 3)
-    env.close()
-
-
 @pytest.mark.parametrize(
     ("task", "message"),
     [
         (Task("x", "CartPole-v1", 1, kwargs={"nope": 1}), "unexpected keyword argument 'nope'"),
         (Task("x", "CartPole-v1", 1, wrappers=({"_target_": "gymnasium.wrappers.Nope"},)), "names no class that"),
-        (Task("x", "CartPole-v1", 1, wrappers=("foo",)), "foo names no class that"),  # type: ignore[arg-type]
-        (Task("x", "CartPole-v1", 1, wrappers=({},)), "names no class that can be imported"),
-        (Task("x", "CartPole-v1", 1, wrappers=({"_target_": "tests.lazy.Thing"},)), "tests.lazy knows no Thing"),
-        (Task("x", "CartPole-v1", 1, wrappers=({"_target_": "gymnasium.Env"},)), "is no gymnasium.Wrapper"),
         (
             Task("x", "CartPole-v1", 1, wrappers=({"_target_": "gymnasium.wrappers.TimeLimit", "limit": 3},)),
             "cannot be built: ",
@@ -143,23 +128,6 @@ def test_envpool_has_its_own_arguments_and_no_wrappers() -> None:
     assert "use backend=gymnasium" in refusal(BACKENDS["envpool"], wrapped)
 
 
-def test_files_of_a_scenario_are_arguments_of_vizdoom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # where VizDoom writes its settings
-    scenario = Path(envpool_assets.__file__).parent / "vizdoom" / "maps" / "basic"
-    files = {"cfg_path": f"{scenario}.cfg", "wad_path": f"{scenario}.wad"}
-    env = BACKENDS["envpool"](Task("x", "VizdoomCustom-v1", 1, kwargs=files))
-    assert env.reset([1]).obs.shape == (1, *env.observation_space.shape)
-    env.close()
-    for kwargs, said in (
-        ({}, "; env.kwargs={cfg_path:...,wad_path:...} are its files"),
-        ({**files, "cfg_path": "nope"}, "does not exist"),
-        ({**files, "nope": 1}, "unexpected keyword argument 'nope'"),
-    ):
-        refused = refusal(BACKENDS["envpool"], Task("x", "VizdoomCustom-v1", 1, kwargs=kwargs))
-        assert refused.startswith("EnvPool cannot make 'VizdoomCustom-v1': ")
-        assert said in refused
-
-
 def build(trouble: Callable[[], None]) -> Any:
     """A constructor that takes no `render_mode`, as one of a user's own may not."""
     return lambda: Breaks(trouble)
@@ -191,10 +159,6 @@ def end_the_process() -> None:
     os._exit(7)
 
 
-def lose_its_simulator() -> None:
-    raise ConnectionResetError("the simulator has gone")
-
-
 def breaking(monkeypatch: pytest.MonkeyPatch, trouble: Callable[[], None], vectorization: str) -> GymnasiumEnv:
     spec = EnvSpec("Breaks-v0", entry_point=build(trouble), disable_env_checker=True)
     monkeypatch.setitem(gymnasium.registry, spec.id, spec)
@@ -212,18 +176,6 @@ def test_a_worker_process_that_dies_is_named_and_nothing_hangs(moment: str, monk
     with pytest.raises(RunError, match=r"the process of environment [01] ended with exit code 7"):
         env.step(np.zeros(2, np.int64)) if moment == "step" else env.reset([1, 2])
     env.close()
-
-
-def test_an_environment_that_loses_a_connection_of_its_own_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    env = breaking(monkeypatch, lose_its_simulator, "sync")
-    with pytest.raises(RunError, match=r"environment 0 of Breaks-v0: reset raises ConnectionResetError: the simulator"):
-        env.reset([1, 2])
-    env.close()
-    env = breaking(monkeypatch, lose_its_simulator, "sync")
-    for one in env._envs._envs.envs:
-        monkeypatch.setattr(one.unwrapped, "close", lose_its_simulator)
-    with pytest.raises(RunError, match=r"environment 0 of Breaks-v0: close raises ConnectionResetError: the simulator"):
-        env.close()
 
 
 class Scored(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -251,10 +203,3 @@ def test_numbers_keep_their_decimals_beside_an_environment_that_resets() -> None
     np.testing.assert_array_equal(told, np.full((t + 1, 2), 0.75))
     np.testing.assert_array_equal(env.episode_info["score"], [np.nan, 0.75])
     env.close()
-
-
-def test_an_interruption_while_a_class_is_imported_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("INTERRUPTED", "1")
-    monkeypatch.delitem(sys.modules, "tests.lazy", raising=False)
-    with pytest.raises(KeyboardInterrupt):
-        import_class("network._target_", "tests.lazy.Thing")

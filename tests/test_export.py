@@ -106,19 +106,6 @@ def test_an_evaluation_and_its_video_are_shown_rather_than_training(run: Path, t
     assert "replay.mp4" not in names(exported(run, folder))  # of the earlier export, neither
 
 
-def test_an_interrupted_export_is_written_again(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("ppo_bench.commands.export.command.card", full)
-        with pytest.raises(OSError, match="No space left"):
-            main([str(run), "--out", str(tmp_path / "out")])
-    assert names(exported(run, tmp_path / "out")) == {"README.md", "config.json", "model.safetensors"}
-
-
 @pytest.mark.parametrize("framework", ACTING)
 def test_the_safetensors_are_the_same_policy_in_every_framework(framework: str, runs: RUNS, tmp_path: Path) -> None:
     run = runs[framework]
@@ -166,31 +153,12 @@ def test_a_checkpoint_can_be_chosen(run: Path, tmp_path: Path) -> None:
     assert f"for {loop['global_step']:,} environment steps" in (folder / "README.md").read_text()
 
 
-def test_a_run_without_an_episode_has_no_returns(tmp_path: Path) -> None:
-    words = [*CARTPOLE, "env=mountain_car", "ppo.num_envs=2", "ppo.num_steps=16", "total_timesteps=32"]
-    folder = exported(trained(tmp_path, *words), tmp_path / "export")
-    assert names(folder) == {"README.md", "config.json", "model.safetensors"}
-    assert "model-index" not in front_matter(folder)
-
-
-def test_a_network_of_a_users_own_has_a_card_without_a_command(run: Path, tmp_path: Path) -> None:
-    config = json.loads((run / "run.json").read_text())["config"]
-    config_with(run, network=config["network"] | {"_target_": "tests.seams.AveragingMlp"})
-    folder = exported(run, tmp_path / "export")
-    assert commands(folder) == []
-    text = (folder / "README.md").read_text()
-    assert "No command gives it with ppo_bench's own files alone" in text
-    assert "| its author's own | network `tests.seams.AveragingMlp` |" in text
-
-
 @pytest.mark.parametrize(
     ("words", "fragment"),
     [
         (["{tmp}/nothing"], "has no checkpoint: name a run folder"),
         (["{run}", "--out", "{run}"], "holds other files: name a new folder by --out"),
-        (["{run}", "--out", "/dev/null/export"], "name another folder by --out"),
         (["{tmp}/export"], "is an exported run already: name the run folder that it was made from"),
-        ([], "the following arguments are required: RUN_DIR"),
         (["{damaged}"], "is damaged (the checksum of model.safetensors does not match)"),
     ],
 )

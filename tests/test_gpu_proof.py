@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -21,7 +20,6 @@ from tests import gpu_parts, gpu_proof, gpu_race
 from tests.gpu_checks import Check, LeftOut, ran
 from tests.gpu_checks import Unshown as NotShown
 from tests.gpu_parts import Proof
-from tests.gpu_race import purejaxrl, training_speed
 from tests.training import ROOT
 
 pytestmark = pytest.mark.slow
@@ -101,15 +99,3 @@ def test_a_command_that_fails_is_named_by_its_last_line_and_what_it_said_is_kept
         ran(["-m", "ppo_bench", "seeed=1"], tmp_path)
     command, said = (tmp_path / "said.txt").read_text().splitlines()
     assert (command.partition(" -m ")[2], "seeed" in said) == ("ppo_bench seeed=1", True)
-
-
-@pytest.mark.parametrize("num_seeds", [1, 2])
-def test_a_training_of_ours_races_by_its_rows(num_seeds: int, tmp_path: Path) -> None:
-    words = ["env=cartpole", "framework=jax_xla", "backend=device", f"num_seeds={num_seeds}", "total_timesteps=8192"]
-    assert training_speed(*words, "device=cpu")(tmp_path) > 0
-
-
-@pytest.mark.skipif("PUREJAXRL" not in os.environ, reason="needs PUREJAXRL and PEER_PYTHON")
-def test_purejaxrl_runs_as_it_is(tmp_path: Path) -> None:
-    for num_seeds in (1, 2):
-        assert purejaxrl(4, num_seeds, 2, "highest")(tmp_path) > 0

@@ -22,10 +22,7 @@ from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.device import DeviceBackend
 from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.envs.jax.gymnax import Gymnax
-from ppo_bench.envs.jax.host import JaxVectorEnv
-from ppo_bench.envs.random_play import random_actions
 from ppo_bench.mathematics import noise
-from tests.refusals import assert_one_line
 
 OF_GYMNAX = "gymnax.environments"
 CARTPOLE = f"{OF_GYMNAX}.classic_control.cartpole:CartPole"
@@ -68,14 +65,6 @@ class Counting:
         return spaces.Discrete(2)
 
 
-class InParts(Counting):
-    """The same with a dictionary as its observation."""
-
-    def reset_env(self, key: jax.Array, params: Limited) -> Any:
-        obs, state = super().reset_env(key, params)
-        return {"time": obs}, state
-
-
 def made(env_id: str, num_envs: int = 2, **kwargs: Any) -> DynamicsEnv:
     return DeviceBackend("device").make(Task("own", env_id, num_envs, kwargs=kwargs))
 
@@ -106,16 +95,6 @@ def test_an_environment_is_stepped_as_it_steps_itself(env_id: str) -> None:
             break
 
 
-def test_the_default_generator_of_jax_changes_nothing() -> None:
-    shown = []
-    for generator in ("threefry2x32", "rbg"):
-        with jax.default_prng_impl(generator):
-            env = made(CARTPOLE)
-            result = env.reset([5, 6])
-            shown.append([result.policy_input.obs, result.step(result.state, jnp.array([0, 1]))[1].obs])
-    assert_array_equal(*np.asarray(shown))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("env_id", [PENDULUM, BREAKOUT])
 def test_it_keeps_the_contract(env_id: str) -> None:
@@ -133,14 +112,6 @@ def test_a_time_limit_is_no_end_of_the_game_in_the_older_interface_either() -> N
     assert flags[6][0][0] is False
     assert flags[6][1][0] is True
     assert not any(terminated[0] or truncated[0] for terminated, truncated in flags[:6])
-
-
-def test_observations_of_several_parts_are_refused_in_one_line(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    words = ["framework=jax_xla", "backend=device", "env.id=tests.test_gymnax:InParts", f"outputs={tmp_path}"]
-    assert exit_code(main, words) == 2
-    assert_one_line(capfd.readouterr().err, "observations of InParts are of several parts: give them as one array")
 
 
 def test_parameters_are_those_that_are_given() -> None:
@@ -161,18 +132,6 @@ def test_a_game_is_trained_in_two_seeds_of_one_program(tmp_path: Path, capfd: py
     words += ["ppo.num_steps=32", f"outputs={tmp_path}"]
     assert exit_code(main, [*words, "total_timesteps=1024"]) == 0
     assert len(capfd.readouterr().out.split()) == 2
-
-
-@pytest.mark.slow
-def test_craftax_is_played() -> None:
-    env, rng = JaxVectorEnv(made(CRAFTAX, 2)), np.random.default_rng(1)
-    first = env.reset([1, 2]).obs
-    assert first.shape == (2, *(env.observation_space.shape or ()))
-    for _ in range(30):
-        step = env.step(random_actions(env, rng))
-        assert np.isfinite(step.obs).all()
-        assert np.isfinite(step.reward).all()
-    assert (step.obs != first).any(axis=1).all()
 
 
 def test_resets_of_worlds_are_costly_and_those_of_control_are_not() -> None:

@@ -132,16 +132,6 @@ def test_a_configuration_of_ones_own_is_the_first(
     assert load_config([*overrides, "seed=3", "total_timesteps=1024", "outputs=outputs"]).run_folder == folder
 
 
-def test_a_run_is_run_again_from_its_pickled_configuration(capsys: pytest.CaptureFixture[str], here: Path) -> None:
-    pickles = "+hydra.callbacks.pickle._target_=hydra.experimental.callbacks.PickleJobInfoCallback"
-    printed(capsys, *RUN, pickles, "hydra.run.dir=mine")
-    first = json.loads((here / "mine" / "result.json").read_text())
-    (here / "mine").rename(here / "first")
-    with pytest.warns(UserWarning, match="Experimental rerun"):
-        assert printed(capsys, "--experimental-rerun", "first/.hydra/config.pickle") == f"{here}/mine\n"
-    assert json.loads((here / "mine" / "result.json").read_text())["episodes"] == first["episodes"]
-
-
 def test_a_full_error_is_hydras_with_its_traceback(tmp_path: Path) -> None:
     command = [*TRAIN, "env=cartpol", f"outputs={tmp_path}"]
     for full, expected in (("0", False), ("1", True)):
@@ -157,15 +147,6 @@ def test_an_error_of_a_training_is_no_error_of_hydras(capsys: pytest.CaptureFixt
     assert exit_code(main, [*RUN, *diverging]) == 1
     assert "learning diverged" in capsys.readouterr().err.splitlines()[-1]
     assert json.loads((here / "noted.json").read_text())[:2] == ["COMPLETED", None]
-
-
-def test_an_experiment_that_is_a_sweep_asks_for_it(capsys: pytest.CaptureFixture[str], here: Path) -> None:
-    words = ["experiment=campaign/classic", "total_timesteps=1024"]
-    assert exit_code(main, words) == 2
-    said = "ppo_bench: this experiment is a sweep over seed, env, framework: run it by -m"
-    assert capsys.readouterr().err.startswith(said)
-    assert exit_code(main, [*words, "seed=1", "env=cartpole", "framework=torch_eager"]) == 0
-    assert list(here.iterdir()) == [here / "outputs"]
 
 
 @pytest.mark.slow

@@ -71,6 +71,10 @@ def test_what_trains_the_same_has_one_folder(one: str, other: str) -> None:
         "framework.deterministic=true",
         "tuning=off",
         "algorithm=rnd",
+        "framework.num_threads=2",
+        "backend=envpool",
+        "env.id=CartPole-v0",
+        "checkpoint.every_iterations=3",
     ],
 )
 def test_what_is_given_otherwise_has_another_folder(words: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,7 @@ import pytest
 from gymnasium import spaces
 from numpy.testing import assert_array_equal
 
-from ppo_bench.__main__ import main
 from ppo_bench.commands.interface import load, train
-from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import Atari, Task
 from ppo_bench.envs.check import check_contract
@@ -25,7 +22,6 @@ from ppo_bench.envs.device import DYNAMICS, DeviceBackend
 from ppo_bench.envs.dynamics.cartpole import CartPole, CartPoleState
 from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.envs.jax.host import JaxVectorEnv
-from ppo_bench.mathematics import noise
 from tests.policies import balance
 
 
@@ -57,16 +53,6 @@ def test_a_truncated_episode_is_reset_in_the_next_step() -> None:
         obs = step.obs
         if t == 501:
             assert np.abs(obs).max() <= 0.05
-
-
-def test_first_states_are_uniform_and_differ_between_environments_and_episodes() -> None:
-    env = DynamicsEnv(CartPole(), 2000)
-    first = np.asarray(env.reset(noise.env_seeds(1, 0, 2000)).policy_input.obs)
-    assert np.abs(first).max() <= 0.05
-    np.testing.assert_allclose(first.mean(0), 0.0, atol=0.003)
-    np.testing.assert_allclose(first.std(0), 0.1 / np.sqrt(12), rtol=0.05)
-    np.testing.assert_allclose(np.corrcoef(first.T), np.eye(4), atol=0.1)
-    assert len(np.unique(first, axis=0)) == 2000
 
 
 def test_an_environment_does_not_depend_on_the_others() -> None:
@@ -157,30 +143,6 @@ def test_the_constructor_of_ones_own_dynamics_has_the_arguments_that_are_given()
     assert ends == [False] * (1 - begun) + [True]
     with pytest.raises(ConfigError, match=r"cannot make 'tests.test_jax_envs:Counter': .* argument 'ends'"):
         DeviceBackend("device").make(Task("own", "tests.test_jax_envs:Counter", 1, kwargs={"ends": 2}))
-
-
-class Leaving(Counter):
-    """The same, which ends the process as it is made, or in its first step."""
-
-    def __init__(self, at_once: bool) -> None:
-        super().__init__()
-        if at_once:
-            sys.exit(0)
-
-    def step(self, state: jax.Array, actions: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        sys.exit(0)
-
-
-@pytest.mark.parametrize(
-    ("at_once", "said"), [(True, "backend=device: tests.test_jax_envs:Leaving raises"), (False, "the command raises")]
-)
-def test_an_exit_of_dynamics_is_a_failure(
-    at_once: bool, said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    words = ["env.id=tests.test_jax_envs:Leaving", f"env.kwargs={{at_once:{at_once}}}", "framework=jax_xla"]
-    words += ["backend=device", "device=cpu", "total_timesteps=4096", f"outputs={tmp_path}"]
-    assert exit_code(main, words) == 1
-    assert capfd.readouterr().err.splitlines()[-1].startswith(f"ppo_bench: {said} SystemExit: 0 ({__file__}, line ")
 
 
 @pytest.mark.parametrize(

@@ -69,19 +69,6 @@ def test_threefry_known_answers(
     assert_array_equal(np.concatenate(result).view(np.uint32), expected)
 
 
-def test_threefry_equals_jax_on_random_words(ns: Namespace) -> None:
-    rng = np.random.default_rng(1)
-    keys = rng.integers(0, 2**32, (8, 2), dtype=np.uint32)
-    counters = rng.integers(0, 2**32, (2, 1000), dtype=np.uint32)
-    for key in keys:
-        # JAX encrypts the first half of the counters beside the second.
-        expected = jax.extend.random.threefry_2x32((jnp.uint32(key[0]), jnp.uint32(key[1])), counters.ravel())
-        k0, k1, c0, c1 = (ns.array(x.view(np.int32)) for x in (key[:1], key[1:], counters[0], counters[1]))
-        result = to_numpy(noise.threefry2x32((k0, k1), (c0, c1)))
-        assert [x.dtype for x in result] == [np.int32, np.int32]
-        assert_array_equal(np.concatenate(result).view(np.uint32), expected)
-
-
 def test_words_are_the_same_without_64_bit_jax_and_when_compiled() -> None:
     arguments = ints(7), ints(3), indices(5), indices(6), indices(2)
     expected = NAMESPACES["numpy"].run(noise.action_words, *arguments)
@@ -114,29 +101,6 @@ def test_permutations_follow_the_documented_addresses(ns: Namespace) -> None:
         key = reference((5, noise.Stream.PERMUTATIONS), (3, epoch))
         keys = words(*(reference(key, (index, 0))[0] for index in range(6)))
         assert_array_equal(keys[drawn[epoch]], np.sort(keys))
-
-
-def test_action_words_do_not_depend_on_the_number_of_steps_envs_or_lanes(ns: Namespace) -> None:
-    many, few = action_words(ns, steps=8, envs=8, lanes=4), action_words(ns, steps=3, envs=4, lanes=2)
-    for all_drawn, some_drawn in zip(many, few, strict=True):
-        assert all_drawn.shape == (8, 8, 4)
-        assert_array_equal(all_drawn[:3, :4, :2], some_drawn)
-
-
-def test_shards_of_the_envs_draw_what_the_whole_would(ns: Namespace) -> None:
-    whole = action_words(ns)
-    shard = ns.run(noise.action_words, ints(1), ints(1), ints(2, 3, 4), ints(4, 5, 6, 7), ints(0, 1))
-    assert_array_equal(shard, np.stack(whole)[:, 2:5, 4:, :2])
-
-
-def test_env_seeds_do_not_depend_on_the_number_of_envs() -> None:
-    assert noise.env_seeds(1, 0, 256)[:8] == noise.env_seeds(1, 0, 8)
-
-
-def test_every_action_draws_its_own_words(ns: Namespace) -> None:
-    drawn = [action_words(ns, seed, iteration) for seed, iteration in itertools.product((0, 1, 2), (0, 1, 2))]
-    pairs = np.concatenate([np.stack([half.ravel() for half in both], 1) for both in drawn])
-    assert len(np.unique(pairs, axis=0)) == len(pairs) == 9 * 8 * 8 * 4
 
 
 def test_streams_do_not_collide(ns: Namespace) -> None:
@@ -242,13 +206,6 @@ def test_all_permutations_are_equally_likely(ns: Namespace) -> None:
     _, counts = np.unique(drawn, axis=0, return_counts=True)
     assert len(counts) == 24
     assert scipy.stats.chisquare(counts).pvalue > 0.01
-
-
-def test_permutations_are_the_same_in_every_namespace() -> None:
-    arguments = ints(3), ints(9), indices(4), indices(64)
-    by_numpy, by_torch, by_jax = (ns.run(noise.permutations, *arguments) for ns in NAMESPACES.values())
-    assert_array_equal(by_torch, by_numpy)
-    assert_array_equal(by_jax, by_numpy)
 
 
 def test_sorting_words_with_their_places_is_a_stable_argsort() -> None:

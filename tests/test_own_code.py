@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import subprocess
@@ -12,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from ppo_bench.commands.report.command import main as report
 from ppo_bench.common.user_code import configured_objects, configured_user_code
 from ppo_bench.configuration.load import load_config
 from tests.training import ENVIRONMENT, ROOT
@@ -65,25 +63,6 @@ def test_a_run_with_changed_code_is_another_run(own: Path) -> None:
     (second,) = set(both) - {first}
     assert first.name == second.name
     assert policy_losses(first) != policy_losses(second)
-
-
-@pytest.mark.slow
-def test_a_sweep_with_changed_code_trains_again(own: Path) -> None:
-    assert len(trained(own, "-m", "seed=1")) == 1
-    (own / "signs.py").write_text("SIGN = -1.0\n")
-    assert len(trained(own, "-m", "seed=1")) == 2
-    assert len(trained(own, "-m", "seed=1")) == 2
-
-
-@pytest.mark.slow
-def test_the_report_keeps_seeds_of_changed_code_apart(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    trained(own, "seed=1")
-    (own / "signs.py").write_text("SIGN = -1.0\n")
-    trained(own, "seed=2")
-    assert report([str(own / "o"), "--out", str(own / "r")]) == 0
-    with (own / "r" / "tables" / "speed.csv").open() as table:
-        assert [row["seeds"] for row in csv.DictReader(table)] == ["1", "1"]
-    assert "cartpole was trained with 2 settings, which are not pooled: code" in capsys.readouterr().err
 
 
 def test_the_named_modules_and_what_they_import_from_their_folder_count(

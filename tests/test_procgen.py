@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from numpy.testing import assert_allclose, assert_array_equal
-from torch import nn
+from numpy.testing import assert_array_equal
 
 from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
@@ -21,10 +20,7 @@ from ppo_bench.configuration.compose import env_ids
 from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.flax.layers import max_pool
-from ppo_bench.networks.flax.ops import JaxOps
-from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.spec import Auto, ImpalaCnn, NatureCnn
-from ppo_bench.networks.torch.ops import TorchOps, parameter_views
 from tests.processes import TRAIN
 from tests.refusals import assert_one_line
 from tests.training import ENVIRONMENT
@@ -33,108 +29,6 @@ pytestmark = pytest.mark.slow
 
 GAMES = sorted({env for env, backend, env_id in env_ids() if env_id.endswith("Easy-v0")} - {"procgen"})
 FRAMES = spaces.Box(0, 255, (3, 64, 64), np.uint8)
-
-
-class Block(nn.Module):
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.a = nn.Conv2d(channels, channels, 3, padding="same")
-        self.b = nn.Conv2d(channels, channels, 3, padding="same")
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x + self.b(torch.relu(self.a(torch.relu(x))))
-
-
-class Flat(nn.Module):
-    """Height, width, channel."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.relu(x).permute(0, 2, 3, 1).flatten(1)
-
-
-def transcription(weights: dict[str, np.ndarray]) -> nn.Sequential:
-    """Actor and critic of one network in float64, as Espeholt et al. 2018 draw it (figure 3, right)."""
-    body: list[nn.Module] = []
-    for inputs, outputs in ((3, 16), (16, 32), (32, 32)):
-        body += [
-            nn.Conv2d(inputs, outputs, 3, padding=1),
-            nn.MaxPool2d(3, 2, padding=1),
-            Block(outputs),
-            Block(outputs),
-        ]
-    heads = nn.Linear(256, 15 + 1)  # the logits, and the value
-    model = nn.Sequential(*body, Flat(), nn.Linear(2048, 256), nn.ReLU(), heads).double()
-    arrays = dict(weights)
-    actor, critic = (
-        {kind: arrays.pop(f"{part}.0.{kind}") for kind in ("weight", "bias")} for part in ("actor", "critic")
-    )
-    arrays |= {f"heads.{kind}": np.concatenate([actor[kind], critic[kind]]) for kind in ("weight", "bias")}
-    for parameter, array in zip(model.parameters(), arrays.values(), strict=True):
-        value = torch.from_numpy(array).double()
-        parameter.data = value.permute(0, 3, 1, 2).contiguous() if value.ndim == 4 else value
-    return model
-
-
-def spec_and_weights() -> tuple[NetworkSpec, dict[str, np.ndarray]]:
-    """Weights with biases that are not 0, and an actor of the critic's size."""
-    spec = ImpalaCnn().build(FRAMES, spaces.Discrete(15))
-    weights = initial_weights(spec.parameters, seed=1)
-    rng = np.random.default_rng(0)
-    noisy = {n: w + 0.02 * rng.normal(size=w.shape).astype(np.float32) for n, w in weights.items()}
-    return spec, noisy
-
-
-def frames(count: int) -> np.ndarray:
-    """Half of noise, half of large areas of one colour, in which many pixels tie for the largest."""
-    rng = np.random.default_rng(1)
-    blocks = rng.integers(0, 256, (count - count // 2, 3, 4, 4), np.uint8).repeat(16, 2).repeat(16, 3)
-    return np.concatenate([rng.integers(0, 256, (count // 2, 3, 64, 64), np.uint8), blocks])
-
-
-def gradients_of(model: nn.Sequential) -> np.ndarray:
-    """Of every parameter in the order of the spec, each in the neutral layout, one after the other."""
-    parts = []
-    for parameter in model.parameters():
-        assert parameter.grad is not None
-        grad = parameter.grad.permute(0, 2, 3, 1) if parameter.ndim == 4 else parameter.grad
-        parts.append(grad)
-    weight, bias = parts[-2:]
-    return np.concatenate(
-        [part.numpy().ravel() for part in (*parts[:-2], weight[:15], bias[:15], weight[15:], bias[15:])]
-    )
-
-
-def test_outputs_and_gradients_are_those_of_an_independent_network() -> None:
-    spec, weights = spec_and_weights()
-    observations = frames(6)
-    scale = np.random.default_rng(2).normal(size=(6, 16))
-    model = transcription(weights)
-    expected = model(torch.from_numpy(observations).double() / 255)
-    (expected * torch.from_numpy(scale)).sum().backward()
-    assert expected.std() > 1e-3
-
-    flat = torch.from_numpy(np.concatenate([w.ravel() for w in weights.values()])).double().requires_grad_()
-    arranged = torch.from_numpy(np.ascontiguousarray(spec.to_input_layout(observations)))
-    ops = TorchOps(torch.float64, torch.float64)
-    (logits,), values, _ = spec.forward(ops, parameter_views(flat, spec.parameters), arranged, {}, None)
-    found = torch.cat([logits, values[:, None]], 1)
-    (found * torch.from_numpy(scale)).sum().backward()
-    assert flat.grad is not None
-    assert_allclose(found.detach(), expected.detach(), rtol=1e-9, atol=1e-12)
-    assert_allclose(flat.grad, gradients_of(model), rtol=1e-7, atol=1e-9)
-
-    with jax.enable_x64(True):
-
-        def outputs(params: dict[str, jax.Array]) -> jax.Array:
-            ops = JaxOps(jnp.dtype("float64"), jnp.dtype("float64"))
-            (logits,), values, _ = spec.forward(ops, params, jnp.asarray(arranged), {}, None)
-            return jnp.concatenate([logits, values[:, None]], 1)
-
-        params = {name: jnp.asarray(array, jnp.float64) for name, array in weights.items()}
-        assert_allclose(jax.jit(outputs)(params), expected.detach(), rtol=1e-9, atol=1e-12)
-        gradients = jax.jit(jax.grad(lambda params: (outputs(params) * scale).sum()))(params)
-        in_order = np.concatenate([np.asarray(gradients[parameter.name]).ravel() for parameter in spec.parameters])
-        assert_allclose(in_order, gradients_of(model), rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize("by_products", [True, False], ids=["slices", "XLA's own"])

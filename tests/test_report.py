@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.reports import aggregates, read_table, report
-from tests.synthetic import FRAMEWORKS, write_run, write_sweep
+from tests.synthetic import FRAMEWORKS, write_run
 from tests.training import ROOT, rows
 
 COLUMNS = ["env", "algorithm", "framework", "metric", "point", "low", "high", "seeds"]
@@ -92,17 +91,6 @@ def test_speeds_and_speedups_are_those_of_the_runs(
     assert abs(turned * found["cartpole", "jax_xla", "speedup_steady_sps"][0] - 1) < 1e-12
 
 
-@pytest.mark.slow
-def test_the_same_runs_give_the_same_bytes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    write_sweep(tmp_path / "o", ("cartpole",), seeds=2)
-    for name in ("a", "b"):
-        assert report(capfd, tmp_path / "o", "--out", tmp_path / name, "--png")[0] == 0
-    files = [path.relative_to(tmp_path / "a") for path in (tmp_path / "a").rglob("*.*")]
-    assert len(files) > 20
-    for path in files:
-        assert (tmp_path / "a" / path).read_bytes() == (tmp_path / "b" / path).read_bytes(), path
-
-
 def test_the_summary_says_how_fast_each_is_and_whether_the_same_is_learned(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -142,38 +130,6 @@ def test_the_summary_says_how_fast_each_is_and_whether_the_same_is_learned(
     assert read_table(table)[1]["verdict"] == "equivalent, though different"
 
 
-def test_a_margin_is_the_baselines_own_where_the_task_has_no_scale(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """Whatever is compared: were it of the larger mean, who learns ten times more would widen it."""
-    for framework, final in (("torch_eager", 40.0), ("jax_xla", 400.0)):
-        for seed in range(1, 6):
-            write_run(tmp_path / "o", "unknown", framework, seed, final=final + seed)
-    assert report(capfd, tmp_path / "o")[0] == 0
-    (row,) = read_table(tmp_path / "o" / "report" / "tables" / "equivalence.csv")
-    assert abs(float(row["margin"]) - 0.05 * 43) < 1e-9
-
-
-def test_mean_speeds_stand_beside_steady_ones(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    whole = write_run(tmp_path / "o", "cartpole", "torch_compile", 1, iterations=100)
-    cut = write_run(tmp_path / "o", "cartpole", "torch_compile", 2, iterations=100)
-    results = [json.loads((folder / "result.json").read_text()) for folder in (whole, cut)]
-    results[0] |= {"mean_sps": 2_500.0}
-    results[1] |= {"mean_sps": 2_700.0, "cut_episodes": 3, "cut_steps": 5_120}
-    for folder, result in zip((whole, cut), results, strict=True):
-        (folder / "result.json").write_text(json.dumps(result))
-    code, _, errors = report(capfd, tmp_path / "o")
-    assert code == 0
-    assert aggregates(tmp_path / "o" / "report")["cartpole", "torch_compile", "mean_sps"][0] == 2_600.0
-    (first, second) = read_table(tmp_path / "o" / "report" / "tables" / "runs.csv")
-    assert (first["cut episodes"], first["cut steps (fraction)"]) == ("", "")
-    assert (second["cut episodes"], second["cut steps (fraction)"]) == ("3", "0.1")
-    assert "cut:" not in errors  # a tenth is borne
-    (cut / "result.json").write_text(json.dumps(results[1] | {"cut_steps": 5_121 * 2}))
-    errors = report(capfd, tmp_path / "o")[2]
-    assert f"returns leave out the episodes that restarts of the environments cut: {cut} (20% of its steps" in errors
-
-
 @pytest.mark.slow
 def test_runs_without_an_end_or_an_episode_are_reported_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write_run(tmp_path / "o", finished=False)
@@ -192,22 +148,6 @@ def test_runs_without_an_end_or_an_episode_are_reported_on(tmp_path: Path, capfd
     ]
 
 
-@pytest.mark.slow
-def test_many_settings_of_one_framework_are_shown_together(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    for k in range(70):
-        changes = {"config.ppo.learning_rate": k / 1000}
-        write_run(tmp_path / "o", iterations=20, final=10.0 * k, folder=f"default/x-{k}/seed1", changes=changes)
-    code, printed, _ = report(capfd, tmp_path / "o", "--png")
-    assert code == 0
-    assert "30 more rows are in the tables" in printed
-    out = tmp_path / "o" / "report"
-    assert len(read_table(out / "tables" / "returns.csv")) == 70
-    (figure,) = (out / "figures").glob("learning_*.svg")
-    legend = [text for text in figure.read_text().split("<") if "ppo.learning_rate=" in text]
-    assert len(legend) == 8
-    assert any("ppo.learning_rate=0.069" in text for text in legend)  # the best
-
-
 def test_parquet_has_a_row_a_run(sweep: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert report(capfd, sweep, "--out", tmp_path / "r")[0] == 0
     path = tmp_path / "r" / "runs.parquet"
@@ -223,20 +163,3 @@ def test_the_report_imports_nothing_that_trains() -> None:
     )
     process = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert process.stdout.strip() == "[]"
-
-
-@pytest.mark.slow
-def test_many_runs_take_little_time_and_memory(tmp_path: Path) -> None:
-    """A twentieth of 1,000 runs of 2,000 rows, which have 30 s and 2 GB."""
-    runs = write_sweep(tmp_path / "o", ("cartpole", "acrobot", "pong"), seeds=6, iterations=2000)
-    script = (
-        "import re, sys; from ppo_bench.commands.report.command import main; main(sys.argv[1:]); "
-        "print(re.search(r'VmHWM:\\s+(\\d+) kB', open('/proc/self/status').read())[1])"
-    )
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [sys.executable, "-c", script, str(tmp_path / "o")]
-    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert runs == 54
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 20
-    assert int(process.stdout.splitlines()[-1]) < 1_000_000  # KiB

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
-from ppo_bench.envs.base import EnvStep, PolicyInput, ResetResult
+from ppo_bench.envs.base import PolicyInput, ResetResult
 from ppo_bench.envs.dynamics.cartpole import CartPole
 from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.envs.jax.host import JaxVectorEnv
-from ppo_bench.mathematics import distributions
 from ppo_bench.mathematics.arrays import PERSISTENT_ROLES, ArrayRole, Arrays, select_prefix, select_roles
 from ppo_bench.networks.flax.ops import JaxOps
-from ppo_bench.networks.network import mask_logits
-from ppo_bench.networks.torch.ops import TorchOps
 from ppo_bench.runners.array_specs import array_specs
 from tests.runners import ACTING, problem_for, runner_for
-from tests.scenes import Ends, RandomScenes
-from tests.seams import LEVELLED, NETWORKS, SMALL, ours, remembering
+from tests.scenes import RandomScenes
+from tests.seams import LEVELLED, NETWORKS, SMALL, ours
 
 PRECISE = ["precision=float64", "ppo.norm_obs=true", "ppo.norm_reward=true"]
 
@@ -41,30 +36,6 @@ def played(framework: str, env: Any, overrides: Sequence[str]) -> tuple[Arrays, 
     arrays = runner.export(state)
     runner.close()
     return arrays, rows
-
-
-@functools.cache
-def played_eagerly(network: str) -> tuple[Arrays, list[dict[str, float]]]:
-    return played("torch_eager", JaxVectorEnv(DynamicsEnv(CartPole(), 4)), [*PRECISE, *ours(network)])
-
-
-@pytest.mark.parametrize(
-    ("framework", "network"),
-    [(framework, network) for framework in ("jax_xla", "in a program") for network in NETWORKS],
-)
-def test_every_framework_learns_the_same_on_the_host_and_in_a_program(framework: str, network: str) -> None:
-    expected, expected_rows = played_eagerly(network)
-    in_program = framework == "in a program"
-    env = DynamicsEnv(CartPole(), 4) if in_program else JaxVectorEnv(DynamicsEnv(CartPole(), 4))
-    found, rows = played("jax_xla" if in_program else framework, env, [*PRECISE, *ours(network)])
-    assert [list(row) for row in rows] == [list(row) for row in expected_rows]
-    for row, expected_row in zip(rows, expected_rows, strict=True):
-        assert_allclose(list(row.values()), list(expected_row.values()), rtol=1e-8, atol=1e-12)
-    names = {name for name in expected if not (in_program and name.startswith("envs."))}
-    assert set(found) == names
-    for name in names:
-        assert found[name].dtype == expected[name].dtype, name
-        assert_allclose(found[name], expected[name], rtol=1e-8, atol=1e-10, err_msg=name)
 
 
 def test_what_was_added_learns_is_counted_or_stays_as_its_kind_says() -> None:
@@ -104,59 +75,6 @@ def test_all_that_is_declared_is_exported_but_a_rollouts_memory(framework: str) 
 # --- Memory -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("framework", ACTING)
-def test_memory_begins_anew_with_an_episode_and_not_before_its_final_observation_is_valued(
-    framework: str, network: str
-) -> None:
-    overrides = [*SMALL, *remembering(network), "ppo.num_steps=6", "precision=float64"]
-    spec = problem_for(Ends(2, False, False), 10, overrides)
-    runner: Any = runner_for(framework, spec)
-    begun = runner.init(3)
-    params = {name.removeprefix("params."): array for name, array in runner.export(begun).items()}
-    state, _, _ = runner.iterate(begun)
-    assert_allclose(np.exp(params["fading"]), 1.0)  # half of what it remembers, half of what it sees
-    memory = {name: np.array(array) for name, array in state.learner.rollout_buffer.items()}
-    obs = memory["obs"]
-    # Steps 0 to 2 are an episode, 3 shows its final observation and only resets, 4 to 6 are the next episode.
-    seen = [obs[0] / 2, *[np.zeros_like(obs[0])] * 6]
-    for t in range(1, 7):
-        seen[t] = obs[t] / 2 + (0.0 if t == 4 else seen[t - 1] / 2)
-    hidden = np.tanh(np.stack(seen) @ params["critic.0.weight"].T + params["critic.0.bias"])
-    values = hidden @ params["critic.1.weight"].T + params["critic.1.bias"]
-    assert_allclose(memory["values"], values[..., 0], rtol=1e-12)
-    # The values of the observations after the rollout leave the memory as it was: the next rollout sees them again.
-    assert_allclose(runner.export(state)["envs.carry.mean"], seen[5], rtol=1e-12)
-    state, _, _ = runner.iterate(state)
-    again = np.asarray(state.learner.rollout_buffer["obs"][0])
-    assert_array_equal(again, obs[6])
-    if network == "AveragingMlp":
-        assert_allclose(np.asarray(state.learner.rollout_buffer["carry.mean"][0]), seen[5], rtol=1e-12)
-
-
-def test_learning_from_sequences_also_learns_through_the_memory() -> None:
-    """By finite differences over a sequence with a reset in it."""
-    network = problem_for(RandomScenes(4, False, False), 10, [*SMALL, *remembering("AveragingSequencesMlp")]).network
-    rng, ops = np.random.default_rng(1), TorchOps(torch.float64, torch.float64)
-    params = {p.name: torch.from_numpy(rng.normal(size=p.shape)) for p in network.parameters}
-    obs, carry = torch.from_numpy(rng.normal(size=(5, 2, 5))), {"mean": torch.from_numpy(rng.normal(size=(2, 5)))}
-    start = torch.tensor([[0, 0], [0, 0], [0, 1], [0, 0], [0, 0]]).double()
-
-    def loss(fading: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
-        policy_outputs, values = network.unroll(ops, params | {"fading": fading}, obs, {"mean": before}, start)
-        return torch.square(policy_outputs[0]).sum() + torch.square(values).sum()
-
-    fading, before = params["fading"].requires_grad_(), carry["mean"].requires_grad_()
-    of_fading, of_carry = torch.autograd.grad(loss(fading, before), (fading, before))
-    with torch.no_grad():
-        expected = (loss(fading + 1e-6, before) - loss(fading - 1e-6, before)) / 2e-6
-        assert_allclose(of_fading, expected, rtol=1e-7)
-        moved = torch.zeros_like(before)
-        moved[1, 2] = 1e-6
-        expected = (loss(fading, before + moved) - loss(fading, before - moved)) / 2e-6
-        assert_allclose(of_carry[1, 2], expected, rtol=1e-7)
-
-
 @pytest.mark.parametrize("framework", ACTING)
 def test_environments_that_are_carried_keep_their_memory(framework: str) -> None:
     class GoesOn(RandomScenes):
@@ -178,61 +96,6 @@ def test_environments_that_are_carried_keep_their_memory(framework: str) -> None
 
 
 # --- Rules and streams ------------------------------------------------------------------------------------------------
-
-
-class Rules(RandomScenes):
-    """Of three choices one is illegal, another after every step; every second environment passes every third step."""
-
-    masks_actions = True
-
-    def reset(self, seeds: Sequence[int]) -> PolicyInput:
-        self.t, self.taken, self.illegal = 0, 0, 0
-        return PolicyInput(super().reset(seeds).obs, self._policy_mask(), self._action_mask())
-
-    def step(self, actions: np.ndarray) -> EnvStep:
-        self.illegal += int((~self._action_mask()[np.arange(self.num_envs), actions]).sum())
-        self.taken += self.num_envs
-        self.t += 1
-        return super().step(actions)._replace(policy_mask=self._policy_mask(), action_mask=self._action_mask())
-
-    def _policy_mask(self) -> np.ndarray:
-        return (np.arange(self.num_envs) % 2 == 0) | (self.t % 3 != 0)
-
-    def _action_mask(self) -> np.ndarray:
-        action_mask = np.arange(3) != (self.t + np.arange(self.num_envs)[:, None]) % 3
-        return action_mask | ~self._policy_mask()[:, None]
-
-
-def test_illegal_actions_are_never_taken_and_passes_are_not_learnt_from() -> None:
-    found = []
-    for name in ACTING:
-        env = Rules(4, False, False)
-        runner = runner_for(name, problem_for(env, 10, [*SMALL, "ppo.num_steps=32", "precision=float64"]))
-        state, rows = runner.init(3), []
-        for _ in range(3):
-            state, metrics, _ = runner.iterate(state)
-            rows.append(list(metrics.values()))
-        found.append((runner.export(state), rows))
-        assert env.taken == 384
-        assert env.illegal == 0
-    (arrays, rows), (expected, expected_rows) = found
-    assert_allclose(rows, expected_rows, rtol=1e-8, atol=1e-12)
-    for array in ("envs.acts", "envs.legal", "params.actor.0.weight"):
-        assert_allclose(arrays[array], expected[array], rtol=1e-8, err_msg=array)
-
-
-def test_of_illegal_choices_neither_probability_nor_entropy_nor_gradient_is_left() -> None:
-    logits = torch.tensor([[1.0, 2.0, 3.0]], dtype=torch.float64, requires_grad=True)
-    policy_outputs = mask_logits(torch, (logits,), torch.tensor([[True, False, True]]))
-    entropy = distributions.categorical_entropy(torch, policy_outputs)
-    share = 1.0 / (1.0 + np.exp(2.0))  # of the first of two logits that are 2 apart
-    assert_allclose(entropy.item(), -share * np.log(share) - (1 - share) * np.log(1 - share), rtol=1e-14)
-    log_prob = distributions.categorical_log_prob(torch, policy_outputs, torch.tensor([0]))
-    assert_allclose(log_prob.item(), np.log(share), rtol=1e-14)
-    (gradient,) = torch.autograd.grad((entropy + log_prob).sum(), logits)
-    assert gradient[0, 1] == 0.0
-    assert torch.isfinite(gradient).all()
-    assert_allclose(gradient.sum(), 0.0, atol=1e-15)
 
 
 class Ruled(DynamicsEnv):

@@ -11,13 +11,10 @@ from ppo_bench.__main__ import main
 from ppo_bench.commands.evaluate import main as evaluate
 from ppo_bench.commands.query import main as query
 from ppo_bench.common.cli import exit_code
-from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners import checkpoint
-from tests.runners import problem_for, runner_for
-from tests.scenes import RandomScenes
-from tests.seams import LEVELLED, SMALL, ours, remembering
+from tests.seams import SMALL, ours
 from tests.training import timeless
 
 pytestmark = pytest.mark.slow
@@ -53,17 +50,3 @@ def test_a_new_metric_is_in_rows_trackers_and_report_and_its_run_is_evaluated(
         written = max((folder / "evaluations").glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
         returns[framework] = json.loads(written.read_text())["returns"]
     assert returns["torch_eager"] == returns["jax_xla"]
-
-
-def test_a_checkpoint_without_what_an_algorithm_learns_is_refused() -> None:
-    env = RandomScenes(4, False, False)
-    plain = runner_for("torch_eager", problem_for(env, 10, SMALL))
-    levelled = runner_for("torch_eager", problem_for(env, 10, [*SMALL, *LEVELLED]))
-    with pytest.raises(ConfigError, match=r"missing: params\.level; unexpected: none"):
-        levelled.restore(plain.export(plain.init(1)))
-
-
-def test_whole_environments_must_be_divisible_into_minibatches(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["env=cartpole", "ppo.num_envs=6", "ppo.num_minibatches=4", *remembering("AveragingSequencesMlp")]
-    assert exit_code(main, words) == 2
-    assert "ppo.num_minibatches=4 does not divide ppo.num_envs=6" in capsys.readouterr().err.splitlines()[-1]

@@ -6,18 +6,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ppo_bench.common.errors import FailedRuns, RunError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import GraphEnv
-from ppo_bench.envs.dynamics.cartpole import CartPole, CartPoleState
+from ppo_bench.envs.dynamics.cartpole import CartPole
 from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.envs.observation_selection import make_env
 from ppo_bench.runners.jax_seeds import JaxSeedsRunner
@@ -107,17 +103,6 @@ def test_every_core_is_a_device_unless_the_user_says_how_many(env: str, said: di
     assert run.stdout == f"{devices}\n"
 
 
-def test_a_restored_state_goes_on_as_the_one_it_came_from() -> None:
-    runner = JaxSeedsRunner(problem_for(DynamicsEnv(CartPole(), 4), 9, NORMALIZED), DynamicsEnv(CartPole(), 4), 1)
-    state, _ = runner.iterate(runner.init(SEEDS))
-    exported = runner.export(state)
-    twin = JaxSeedsRunner(problem_for(DynamicsEnv(CartPole(), 4), 9, NORMALIZED), DynamicsEnv(CartPole(), 4), 1)
-    restarted, _ = runner.iterate(runner.restart_envs(state, 1))
-    restored, _ = twin.iterate(twin.restore(exported))
-    for a, b in zip(runner.export(restarted), twin.export(restored), strict=True):
-        assert all(np.array_equal(a[name], b[name]) for name in a)
-
-
 @pytest.mark.parametrize("env", ["env=tic_tac_toe", "env=deep_sea"])
 def test_games_and_rnd_learn_in_one_program_what_they_learn_alone(env: str) -> None:
     config = load_config([env, "backend=device", "framework=jax_xla", "precision=float64", *SMALL])
@@ -135,29 +120,3 @@ def test_games_and_rnd_learn_in_one_program_what_they_learn_alone(env: str) -> N
     arrays, expected = together.export(state)[1], alone.export(own)
     for name, array in expected.items():
         np.testing.assert_allclose(arrays[name], array, rtol=1e-7, atol=1e-10, err_msg=name)
-
-
-class BreaksToTheRight(CartPole):
-    """CartPoles of which the third gives a reward that is no number where the cart is far to the right."""
-
-    def step(self, state: CartPoleState, actions: jax.Array) -> tuple[CartPoleState, jax.Array, jax.Array]:
-        state, rewards, ends = super().step(state, actions)
-        return state, rewards.at[2].set(jnp.where(state.x[2] > 0.15, jnp.nan, rewards[2])), ends
-
-
-def test_rewards_that_are_no_numbers_name_their_seeds() -> None:
-    seeds, env = range(5, 11), DynamicsEnv(BreaksToTheRight(), 4)
-    spec = problem_for(DynamicsEnv(CartPole(), 4), 4, [])
-    failing = set()
-    alone = ProgramRunner(spec, env, 1)
-    for position, seed in enumerate(seeds):
-        with suppress(RunError):
-            alone.iterate(alone.init(seed))
-            continue
-        failing.add(position)
-    assert 0 < len(failing) < 6
-    together = JaxSeedsRunner(spec, env, 1)
-    with pytest.raises(FailedRuns) as raised:
-        together.iterate(together.init(seeds))
-    said = "environment 2 gave a reward of nan, which is not finite"
-    assert raised.value.reasons == {position: f"seed {seeds[position]}: {said}" for position in failing}

@@ -48,30 +48,6 @@ def test_a_run_that_is_complete_is_done_however_its_process_ends(
     assert capfd.readouterr().err.splitlines()[-1] == "ppo_bench: 1 done, 0 failed, 0 skipped"
 
 
-def test_what_a_job_raises_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    def raises(*_: object) -> bool:
-        raise OSError("no locks here")
-
-    monkeypatch.setattr(job, "is_in_use", raises)
-    assert exit_code(main, ["-m", "seed=1,2", *GYM, *SHORT, f"outputs={tmp_path}"]) == 1
-    said = capfd.readouterr().err
-    assert said.count("OSError: no locks here") == 4  # at once, and in the table
-    assert said.splitlines()[-1] == "ppo_bench: 0 done, 2 failed, 0 skipped"
-
-
-def test_an_interpolated_word_makes_no_run_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.chdir(tmp_path)
-    assert exit_code(main, ["-m", "name=${env.name}-x", "seed=1,2", *GYM, *SHORT, "outputs='~/runs'"]) == 0
-    assert capfd.readouterr().err.splitlines()[-1] == "ppo_bench: 2 done, 0 failed, 0 skipped"
-    assert len(list((tmp_path / "home" / "runs" / "cartpole-x").rglob("result.json"))) == 2
-    assert not (tmp_path / "~").exists()
-
-
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
     """A folder of a user's own YAML files, under a path with all that Hydra's grammar has a use for."""

@@ -17,23 +17,15 @@ from tests.test_envs import BACKENDS, refusal
 DECLARED = "and its observation_space says (4,) and float32"
 SAYS = {
     "Shape": f"reset gives an observation of shape (3,) and type float32, {DECLARED}",
-    "Type": f"reset gives an observation of shape (4,) and type float64, {DECLARED}",
     "OldApi": "step gives 4 values, and not the five of gymnasium: (observation, reward, terminated, truncated, info); "
     "four are those of gym before 0.26",
     "TooLarge": "reset gives an observation that is not within the range of float32",
-    "NotANumber": "reset gives an observation that is not of finite numbers",
-    "RewardArray": "step gives a reward of shape (1,), and not a number",
     "NoInfo": "reset gives an array of shape (4,) alone, and not (observation, info)",
     "Raises": "step raises KeyError: 'velocity'",
     "Parts": "reset gives obs['b'] of shape (3,) and type float32, and its observation_space says (2,) and float32",
-    "MissingPart": "reset gives an observation without ['b'], which its observation_space has",
 }
 WRAPPED = {
     "WrapsReward": "step gives a reward of shape (1,), and not a number",
-    "WrapsInfo": "step gives None as info, and not a dict",
-    "WrapsFlag": "step gives terminated=None, and not True or False",
-    "WrapsShape": f"step gives an observation of shape (3,) and type float32, {DECLARED}",
-    "WrapsType": f"step gives an observation of shape (4,) and type float64, {DECLARED}",
     "WrapsOldApi": "step gives 4 values, and not the five of gymnasium: (observation, reward, terminated, truncated, ",
 }
 
@@ -72,13 +64,11 @@ def test_a_wrapper_may_repair_an_environment() -> None:
 
 ALONE = [
     ("__init__", 1, "tests.broken:Fails-v0"),
-    ("reset", 1, "tests.broken:Fails-v0: reset"),
     ("step", 1, "tests.broken:Fails-v0: step"),
 ]
 """Failures of the one environment that is tried first."""
 VECTORISED = [
     ("__init__", 2, "environment 0 of tests.broken:Fails-v0: its constructor"),
-    ("reset", 9, "of tests.broken:Fails-v0: reset"),
     ("step", 40, "of tests.broken:Fails-v0: step"),
 ]
 
@@ -89,7 +79,6 @@ VECTORISED = [
         *(("exits", "sync", *each) for each in (*ALONE, *VECTORISED)),
         *(("exits", "async", *each) for each in VECTORISED),
         ("file", "sync", *ALONE[0]),
-        ("file", "sync", *VECTORISED[-1]),
         ("file", "async", *VECTORISED[-1]),
     ],
 )
@@ -117,8 +106,6 @@ def test_an_exit_or_a_missing_file_of_an_environment_is_its_failure(
     ("kwargs", "words", "said"),
     [
         ("obs:1e300", ["ppo.norm_obs=true"], "an observation of 1e+300, which leaves the range of float32"),
-        ("obs:-1e39", [], "an observation of -1e+39, which leaves the range of float32"),
-        ("reward:1e300", ["ppo.norm_reward=true"], "a reward of 1e+300, which leaves the range of float32"),
         ("reward:-1e25", [], "a reward of -1e+25, which is too large to be squared in float32: ppo.norm_reward=true "),
     ],
 )

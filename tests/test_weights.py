@@ -72,37 +72,10 @@ def test_weights_come_from_the_normals_at_their_own_address() -> None:
     assert_allclose(weights, normals / np.linalg.norm(normals), rtol=1e-6)
 
 
-def test_weights_are_named_in_order() -> None:
-    assert list(initial_weights((TALL, BIAS, WIDE), seed=1)) == [TALL.name, BIAS.name, WIDE.name]
-
-
-def test_weights_repeat_with_the_seed_and_differ_without_it() -> None:
-    first, again, other = (initial_weights((TALL, WIDE), seed) for seed in (1, 1, 2))
-    for name in (TALL.name, WIDE.name):
-        assert_array_equal(first[name], again[name])
-        assert np.all(first[name] != other[name])
-
-
-def test_parameters_of_one_shape_differ() -> None:
-    weights = initial_weights((WIDE, WIDE._replace(name="other")), seed=1)
-    assert np.all(weights[WIDE.name] != weights["other"])
-
-
-def test_a_parameter_added_at_the_end_changes_no_other() -> None:
-    before, after = initial_weights((TALL, BIAS, WIDE), seed=1), initial_weights((TALL, BIAS, WIDE, SQUARE), seed=1)
-    for name, weights in before.items():
-        assert_array_equal(after[name], weights)
-
-
 def test_weights_depend_on_their_place_and_on_no_name_or_neighbour() -> None:
     here = initial_weights((TALL, BIAS, WIDE), seed=1)[WIDE.name]
     there = initial_weights((CONV_WIDE, SQUARE, WIDE._replace(name="a.0.weight")), seed=1)["a.0.weight"]
     assert_array_equal(here, there)
-
-
-def test_gain_only_scales() -> None:
-    single, double = (initial_weights((WIDE._replace(gain=gain),), seed=1)[WIDE.name] for gain in (1.0, 2.0))
-    assert_array_equal(double, 2.0 * single)
 
 
 @pytest.mark.parametrize(
