@@ -10,13 +10,11 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from omegaconf import OmegaConf
 
 from ppo_bench.__main__ import main
 from ppo_bench.commands.report.published import scale_of
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.paths import CONF
-from ppo_bench.configuration.compose import snake_case
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import GraphEnv
 from ppo_bench.envs.random_play import random_actions
@@ -57,10 +55,6 @@ def test_a_game_is_played(game: str) -> None:
         frames.append(step.obs[:, -1])
     assert np.ptp(frames, axis=0).max(axis=(1, 2)).min() > 0  # in each environment something moves
     env.close()
-
-
-def test_every_game_is_called_by_its_file_s_name() -> None:
-    assert [snake_case(OmegaConf.load(CONF / f"env/{game}.yaml").env.game) for game in GAMES] == GAMES
 
 
 def test_a_game_by_its_id_is_the_run_of_its_short_name() -> None:

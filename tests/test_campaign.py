@@ -54,13 +54,3 @@ def test_a_sweep_without_m_is_one_line_and_trains_nothing(capsys: pytest.Capture
     with pytest.raises(ConfigError, match=f"^{re.escape(line)}$"):
         ppo_bench.train(words)
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.slow
-def test_a_sweep_runs_what_is_left_to_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    words = ["experiment=campaign/classic", "seed=1", "env=cartpole", "framework=torch_eager"]
-    small = ["ppo.num_envs=2", "ppo.num_steps=32", "total_timesteps=128", "device=cpu", f"outputs={tmp_path}"]
-    assert exit_code(main, ["-m", *words, *small]) == 0
-    assert [path.parent.name for path in tmp_path.rglob("result.json")] == ["seed1"]
-    assert exit_code(main, ["-m", *words, *small]) == 0
-    assert "1 skipped" in capsys.readouterr().err

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -21,8 +19,6 @@ from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.convolutions import find_images
 from ppo_bench.networks.spec import Combined
 from ppo_bench.networks.torch.ops import TorchOps
-from ppo_bench.runners.checkpoint import find, load
-from tests.training import trained
 
 SIDE = 36
 PIXELS = SIDE * SIDE * 3
@@ -130,11 +126,3 @@ def test_an_image_of_bytes_beside_bytes_is_divided_by_255() -> None:
     )
     assert_allclose(found.values, expected.values, rtol=1e-12)
     assert float(found.values.std()) > 0.0
-
-
-@pytest.mark.slow
-def test_a_policy_that_needs_image_and_number_is_learnt(tmp_path: Path) -> None:
-    words = [f"env.id={ENV_ID}", "ppo.num_envs=16", "ppo.num_steps=32", "ppo.learning_rate=1e-3", "ppo.gamma=0.0"]
-    folder = trained(tmp_path, *words, "framework=torch_eager", "framework.num_threads=1", "total_timesteps=20480")
-    assert load(find(folder)).arrays["params.trunk.0.weight"].shape == (32, 8, 8, 3)
-    assert json.loads((folder / "result.json").read_text())["final_return_mean"] > 0.9  # chance is 0.5

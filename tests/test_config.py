@@ -111,20 +111,6 @@ def test_every_hyperparameter_makes_another_experiment() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("ppo.gamma=1", "ppo.gamma=1.0"),
-        ("ppo.learning_rate=1e-3", "ppo.learning_rate=0.001"),
-        ("ppo.norm_obs=yes", "ppo.norm_obs=true"),
-        ("total_timesteps=2_048", "total_timesteps=2048"),
-        ("ppo.gamma=0.99", "ppo=classic"),
-    ],
-)
-def test_two_spellings_of_a_value_are_the_same_experiment(one: str, other: str) -> None:
-    assert experiment_folder(one) == experiment_folder(other)
-
-
-@pytest.mark.parametrize(
     ("name", "safe"),
     [
         ("CartPole-v1", "CartPole-v1"),

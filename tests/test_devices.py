@@ -18,7 +18,6 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics import noise, normalize, ppo
 from ppo_bench.mathematics.arrays import ArrayRole, ArraySpec
-from ppo_bench.mathematics.normalize import Moments, RunningStats
 from ppo_bench.mathematics.shards import SINGLE_SHARD, Shard, concatenate_shards, slice_shard
 from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.torch.ops import TorchOps
@@ -58,13 +57,6 @@ def test_every_shard_gives_as_many_samples_to_each_minibatch_and_each_sample_onc
         for minibatch in envs[epoch]:
             assert_array_equal(np.bincount(minibatch // (8 // shards), minlength=shards), [16 // shards] * shards)
     assert not np.array_equal(rows[0], rows[1])
-
-
-def test_shards_are_shuffled_independently() -> None:
-    rows = drawn(update_functions("ppo.shards=2"))
-    first, second = rows.reshape(2, 2, 2, 8).swapaxes(0, 2).reshape(2, -1)
-    places = [shard // 8 * 4 + shard % 4 for shard in (first, second)]
-    assert not np.array_equal(*places)
 
 
 @pytest.mark.parametrize("devices", [2, 4])
@@ -175,22 +167,6 @@ def test_pooled_moments_are_those_of_all_entries(masked: bool) -> None:
         assert_allclose(m2[device], kept.var(0) * len(kept), rtol=1e-9)
         assert count[device].shape == ()
         assert float(count[device]) == len(kept)
-
-
-def test_pooled_moments_of_many_steps_at_once() -> None:
-    parts = [Moments(np.array([1.0, 5.0]), np.array([2.0, 0.0]), np.array([2.0, 0.0])), None]
-    other = np.array([[3.0, 1.0], [4.0, 7.0], [0.0, 2.0]])  # counts, means, m2s of two steps
-
-    def all_gather(own: np.ndarray) -> np.ndarray:
-        return np.stack([own, other])
-
-    assert parts[0] is not None
-    pooled = normalize.pool_moments(np, parts[0], all_gather)
-    assert_allclose(pooled.count, [5, 1])
-    assert_allclose(pooled.mean, [(2 * 1 + 3 * 4) / 5, 7])
-    assert_allclose(pooled.m2, [2 + 2 * (1 - 2.8) ** 2 + 3 * (4 - 2.8) ** 2, 2])
-    stats = normalize.merge_moments(RunningStats(np.zeros(2), np.ones(2), np.full(2, 1e-4)), pooled)
-    assert_allclose(stats.count, [5.0001, 1.0001])
 
 
 def test_advantages_are_normalised_by_shard_where_that_is_asked_for() -> None:

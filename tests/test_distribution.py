@@ -89,6 +89,17 @@ def test_statistic_and_p_value_are_scipys(n: int, m: int, shift: float) -> None:
     assert p_value == pytest.approx(special.kolmogorov(distance * np.sqrt(n * m / (n + m))), rel=1e-6, abs=1e-12)
 
 
+def test_equal_samples_have_distance_0_and_probability_1() -> None:
+    assert kolmogorov_smirnov(np.full(1000, -200.0), np.full(1000, -200.0)) == (0.0, 1.0)
+    assert kolmogorov_smirnov(np.zeros(100), np.ones(100))[0] == 1.0
+
+
+def test_false_alarms_are_as_rare_as_promised() -> None:
+    rng, trials = np.random.default_rng(1), 2000
+    alarms = sum(kolmogorov_smirnov(*rng.normal(size=(2, 200)))[1] < 0.05 for _ in range(trials))
+    assert 0.02 * trials < alarms < 0.06 * trials  # asymptotic probabilities are a little too large
+
+
 @pytest.mark.parametrize(
     ("make", "same"),
     [

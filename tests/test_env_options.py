@@ -27,20 +27,6 @@ def test_dictionaries_tuples_and_choices_are_laid_out_as_one_vector() -> None:
     env.close()
 
 
-def test_the_parts_of_envpools_observations_are_in_the_order_of_their_names() -> None:
-    import envpool
-
-    env = BACKENDS["envpool"](Task("hopper", "HopperHop-v1", 2))
-    obs = env.reset([1, 2]).obs
-    pool = envpool.make_gymnasium("HopperHop-v1", num_envs=2, env_seed=[1, 2])
-    parts, _ = pool.reset()
-    pool.close()
-    assert sorted(parts) == ["position", "touch", "velocity"]
-    np.testing.assert_array_equal(obs, np.concatenate([parts[k] for k in ("position", "touch", "velocity")], 1))
-    assert env.observation_space.shape == (15,)
-    env.close()
-
-
 def test_arguments_and_wrappers_reach_the_environment() -> None:
     limit = {"_target_": "gymnasium.wrappers.TimeLimit", "max_episode_steps": 3}
     task = Task("pendulum", "Pendulum-v1", 1, kwargs={"g": 0.0}, wrappers=(limit,))

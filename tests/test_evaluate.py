@@ -247,10 +247,3 @@ def test_nothing_of_the_training_is_touched_and_the_same_command_writes_the_same
     assert (first["env"], first["env_id"], first["backend"]) == ("cartpole", "CartPole-v1", "gymnasium")
     assert (first["seed"], first["greedy"], first["episodes"], first["video"]) == (1, True, 2, None)
     assert first["versions"]["numpy"] == np.__version__
-
-
-def test_a_run_that_is_older_than_a_key_is_evaluated(run: Path) -> None:
-    about = json.loads((run / "run.json").read_text())
-    del about["config"]["checkpoint"]["load"], about["config"]["rerun"]
-    (run / "run.json").write_text(json.dumps(about))
-    assert evaluated(run, "episodes=1")["episodes"] == 1

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import safetensors.numpy
 from omegaconf import OmegaConf
 
 import ppo_bench
@@ -19,9 +18,8 @@ from ppo_bench.commands.export.command import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config, recorded_config
 from ppo_bench.runners import checkpoint
-from tests.evaluations import CARTPOLE, RUNS, config_with, evaluated, played
+from tests.evaluations import CARTPOLE, config_with, evaluated, played
 from tests.refusals import assert_one_line
-from tests.runners import ACTING
 from tests.training import trained
 
 
@@ -104,19 +102,6 @@ def test_an_evaluation_and_its_video_are_shown_rather_than_training(run: Path, t
     for file in (video, earlier, later):
         file.unlink()
     assert "replay.mp4" not in names(exported(run, folder))  # of the earlier export, neither
-
-
-@pytest.mark.parametrize("framework", ACTING)
-def test_the_safetensors_are_the_same_policy_in_every_framework(framework: str, runs: RUNS, tmp_path: Path) -> None:
-    run = runs[framework]
-    folder = exported(run, tmp_path / "export")
-    arrays, own = (safetensors.numpy.load_file(folder / "model.safetensors"), checkpoint.load_named(run).arrays)
-    assert {name: array.tobytes() for name, array in arrays.items()} == {n: a.tobytes() for n, a in own.items()}
-    obs = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
-    expected = ppo_bench.load(run).act(obs).tolist()
-    assert 0 < sum(expected) < len(expected)
-    for other in ACTING:
-        assert ppo_bench.load(folder, framework=other).act(obs).tolist() == expected
 
 
 def test_an_exported_run_is_evaluated_wherever_it_lies(run: Path, an_export: Path, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
@@ -14,8 +13,6 @@ from flax import struct
 from gymnax.environments import spaces
 from numpy.testing import assert_array_equal
 
-from ppo_bench.__main__ import main
-from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.check import check_contract
@@ -124,14 +121,6 @@ def test_parameters_are_those_that_are_given() -> None:
     assert truncated == [[False, False], [False, False], [True, True]]
     with pytest.raises(ConfigError, match=r"env\.kwargs: there is no parameter theta; there are max_steps_in_episode"):
         made("tests.test_gymnax:Counting", theta=0.1)
-
-
-@pytest.mark.slow
-def test_a_game_is_trained_in_two_seeds_of_one_program(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    words = [f"env.id={BREAKOUT}", "framework=jax_xla", "backend=device", "num_seeds=2", "ppo.num_envs=8"]
-    words += ["ppo.num_steps=32", f"outputs={tmp_path}"]
-    assert exit_code(main, [*words, "total_timesteps=1024"]) == 0
-    assert len(capfd.readouterr().out.split()) == 2
 
 
 def test_resets_of_worlds_are_costly_and_those_of_control_are_not() -> None:

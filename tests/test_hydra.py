@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -172,9 +171,3 @@ def test_an_experiment_may_choose_the_launcher_and_the_sweep(capsys: pytest.Capt
     assert ended.stderr.splitlines()[-1] == "ppo_bench: 2 done, 0 failed, 0 skipped"
     chosen: Any = OmegaConf.load(next((here / "outputs/.sweeps").glob("*/multirun.yaml")))
     assert chosen.hydra.launcher._target_.endswith("JoblibLauncher")
-
-
-def test_the_programs_arguments_are_restored(here: Path) -> None:
-    before = list(sys.argv), os.environ.get("HYDRA_FULL_ERROR", "0")
-    assert exit_code(main, ["env=cartpol"]) == 2
-    assert (sys.argv, os.environ["HYDRA_FULL_ERROR"]) == before

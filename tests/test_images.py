@@ -14,8 +14,6 @@ from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.spec import Auto, Mlp
 from ppo_bench.networks.torch.ops import TorchOps
-from tests.runners import problem_for, runner_for
-from tests.scenes import Endings
 
 AUTO = Auto([8], "tanh")
 CHOICE = spaces.Discrete(3)
@@ -74,17 +72,3 @@ def test_images_of_floats_are_taken_as_they_are(shape: tuple[int, ...]) -> None:
 def test_other_arrays_are_vectors(shape: tuple[int, ...], dtype: Any) -> None:
     space = spaces.Box(0, 200, shape, dtype)
     assert AUTO.build(space, CHOICE) == Mlp([8], "tanh").build(space, CHOICE)
-
-
-@pytest.mark.parametrize("shape", [(40, 40), (2, 40, 40, 3)], ids=str)
-def test_frameworks_learn_the_same_from_them(shape: tuple[int, ...]) -> None:
-    found = []
-    for framework in ("torch_eager", "jax_xla"):
-        scenes = Endings(spaces.Box(0, 255, shape, np.uint8), CHOICE, 8, False)
-        words = ["precision=float64", "ppo.num_steps=8", "ppo.update_epochs=1", "ppo.num_minibatches=2"]
-        runner = runner_for(framework, problem_for(scenes, 2, words))
-        state, _, _ = runner.iterate(runner.init(1))
-        found.append(runner.export(state))
-        runner.close()
-    for name, array in found[0].items():
-        assert_allclose(found[1][name], array, rtol=1e-9, atol=1e-12, err_msg=name)

@@ -136,15 +136,6 @@ def test_resets_that_are_costly_are_those_of_all_environments_at_once(num_envs: 
     assert found[0].dynamics.dtype == np.float32
 
 
-def test_the_constructor_of_ones_own_dynamics_has_the_arguments_that_are_given() -> None:
-    view = JaxVectorEnv(DeviceBackend("device").make(Task("own", "tests.test_jax_envs:Counter", 1, kwargs={"end": 2})))
-    begun = int(view.reset([1]).obs[0, 0])
-    ends = [bool(view.step(np.ones(1, np.int32)).terminated[0]) for _ in range(2 - begun)]
-    assert ends == [False] * (1 - begun) + [True]
-    with pytest.raises(ConfigError, match=r"cannot make 'tests.test_jax_envs:Counter': .* argument 'ends'"):
-        DeviceBackend("device").make(Task("own", "tests.test_jax_envs:Counter", 1, kwargs={"ends": 2}))
-
-
 @pytest.mark.parametrize(
     ("env_id", "fragment"),
     [

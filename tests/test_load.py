@@ -119,14 +119,6 @@ def test_a_run_goes_on_from_its_own_checkpoint_exactly(runs: RUNS, tmp_path: Pat
     assert about == {"iteration": LOADED, "arrays_sha256": digest(load(source / CHECKPOINT).arrays)}
 
 
-def test_another_seed_draws_its_own_numbers_from_the_same_weights(runs: RUNS, tmp_path: Path) -> None:
-    load_it = f"checkpoint.load={runs['torch_eager'] / CHECKPOINT}"
-    one, two = (trained(tmp_path, *RUN, load_it, f"seed={seed}") for seed in (1, 2))
-    assert one.parent == two.parent
-    assert (one / "episodes.jsonl").read_bytes() != (two / "episodes.jsonl").read_bytes()
-    assert int(learnt(two)["seed"]) == 2
-
-
 @pytest.mark.parametrize("framework", ["torch_eager", "jax_xla"])
 def test_fine_tuning_begins_anew_with_the_parameters(framework: str, runs: RUNS, tmp_path: Path) -> None:
     """Another shape of the rollout, and steps too small to move the parameters; two epochs of two minibatches."""

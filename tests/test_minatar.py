@@ -35,17 +35,6 @@ def test_space_invaders_keeps_the_contract() -> None:
     assert {finding.rule: finding.evidence for finding in findings if not finding.holds} == {}
 
 
-def test_a_game_is_made_and_played_where_jax_computes_in_float64() -> None:
-    """As under precision=float64; Freeway's own code would fail there."""
-    jax.clear_caches()  # what was traced in float32 would hide it
-    with jax.enable_x64(True):
-        env = JaxVectorEnv(DynamicsEnv(MinAtar("minatar-freeway"), 2))
-        first, second = env.reset([1, 2]).obs, env.step(np.array([0, 1])).obs
-    narrow = JaxVectorEnv(DynamicsEnv(MinAtar("minatar-freeway"), 2))
-    assert_array_equal(first, narrow.reset([1, 2]).obs)
-    assert_array_equal(second, narrow.step(np.array([0, 1])).obs)
-
-
 def test_a_game_is_what_pgx_plays_with_the_same_keys() -> None:
     """Until the first end; rewards are its own, and the final observation is shown."""
     env = JaxVectorEnv(DynamicsEnv(MinAtar("minatar-breakout"), 1))

@@ -13,7 +13,7 @@ import pytest
 
 from ppo_bench.common.user_code import configured_objects, configured_user_code
 from ppo_bench.configuration.load import load_config
-from tests.training import ENVIRONMENT, ROOT
+from tests.training import ENVIRONMENT
 
 ALGORITHM = """
 from dataclasses import dataclass
@@ -113,14 +113,6 @@ def test_a_tracker_of_the_user_is_no_part_of_the_identity(tmp_path: Path, monkey
     (tmp_path / "mytrack.py").write_text("from ppo_bench.runs.trackers.tensorboard import Tensorboard as Mine\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert load_config(["+tracker.mine._target_=mytrack.Mine"]).identity == load_config([]).identity
-
-
-@pytest.mark.slow
-def test_slurm_finds_modules_in_the_current_folder_as_its_jobs_do(own: Path) -> None:
-    command = [sys.executable, str(ROOT / "launch" / "slurm.py"), "--dry-run", *WORDS]
-    ended = subprocess.run(command, cwd=own, env=ENVIRONMENT, capture_output=True, text=True, check=True)
-    (first,) = trained(own)
-    assert str(first.relative_to(own / "o")) in ended.stdout
 
 
 def test_a_function_may_make_a_part(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:

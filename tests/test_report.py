@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.reports import aggregates, read_table, report
-from tests.synthetic import FRAMEWORKS, write_run
+from tests.synthetic import FRAMEWORKS, write_run, write_sweep
 from tests.training import ROOT, rows
 
 COLUMNS = ["env", "algorithm", "framework", "metric", "point", "low", "high", "seeds"]
@@ -163,3 +163,25 @@ def test_the_report_imports_nothing_that_trains() -> None:
     )
     process = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert process.stdout.strip() == "[]"
+
+
+def test_a_margin_is_the_baselines_own_where_the_task_has_no_scale(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever is compared: were it of the larger mean, who learns ten times more would widen it."""
+    for framework, final in (("torch_eager", 40.0), ("jax_xla", 400.0)):
+        for seed in range(1, 6):
+            write_run(tmp_path / "o", "unknown", framework, seed, final=final + seed)
+    assert report(capfd, tmp_path / "o")[0] == 0
+    (row,) = read_table(tmp_path / "o" / "report" / "tables" / "equivalence.csv")
+    assert abs(float(row["margin"]) - 0.05 * 43) < 1e-9
+
+
+def test_the_same_runs_give_the_same_bytes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write_sweep(tmp_path / "o", ("cartpole",), seeds=2)
+    for name in ("a", "b"):
+        assert report(capfd, tmp_path / "o", "--out", tmp_path / name)[0] == 0
+    files = [path.relative_to(tmp_path / "a") for path in (tmp_path / "a").rglob("*.*")]
+    assert len(files) > 5
+    for path in files:
+        assert (tmp_path / "a" / path).read_bytes() == (tmp_path / "b" / path).read_bytes(), path

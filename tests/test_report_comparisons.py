@@ -113,3 +113,24 @@ def test_the_same_seeds_are_compared_one_by_one(tmp_path: Path, capfd: pytest.Ca
     write_run(tmp_path / "o", seed=4, final=300.0)
     report(capfd, tmp_path / "o")
     assert [(row["verdict"], row["test"]) for row in read_table(table)] == [("undecided", "Welch")]
+
+
+def test_a_machine_with_more_to_do_than_cores_is_warned_of(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for seed, load in ((1, 2.4), (2, 3.5)):
+        path = write_run(tmp_path / "o", seed=seed) / "result.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"load_average": load}))
+    _, _, errors = report(capfd, tmp_path / "o")
+    (line,) = [line for line in errors.splitlines() if "more to do than it has cores" in line]
+    assert "seed2 (3.5 on 2 cores)" in line
+    assert "seed1" not in line
+
+
+def test_equal_seeds_on_another_backend_are_no_pairs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A seed begins other episodes there."""
+    for seed in (1, 2, 3):
+        write_run(tmp_path / "o", "cartpole", "torch_eager", seed)
+        changes = {"config.backend.name": "envpool", "config.env.ids": {"envpool": "CartPole-v1"}}
+        write_run(tmp_path / "o", "cartpole", "jax_xla", seed, changes=changes)
+    report(capfd, tmp_path / "o")
+    (row,) = read_table(tmp_path / "o" / "report" / "tables" / "equivalence.csv")
+    assert (row["framework"], row["test"]) == ("jax_xla · envpool", "Welch")

@@ -10,16 +10,15 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from ppo_bench.envs.base import PolicyInput, ResetResult
+from ppo_bench.envs.base import ResetResult
 from ppo_bench.envs.dynamics.cartpole import CartPole
 from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.envs.jax.host import JaxVectorEnv
-from ppo_bench.mathematics.arrays import PERSISTENT_ROLES, ArrayRole, Arrays, select_prefix, select_roles
+from ppo_bench.mathematics.arrays import Arrays, select_prefix
 from ppo_bench.networks.flax.ops import JaxOps
-from ppo_bench.runners.array_specs import array_specs
 from tests.runners import ACTING, problem_for, runner_for
 from tests.scenes import RandomScenes
-from tests.seams import LEVELLED, NETWORKS, SMALL, ours
+from tests.seams import LEVELLED, SMALL
 
 PRECISE = ["precision=float64", "ppo.norm_obs=true", "ppo.norm_reward=true"]
 
@@ -51,48 +50,6 @@ def test_what_was_added_learns_is_counted_or_stays_as_its_kind_says() -> None:
     assert arrays["statistics.transitions"] == rows[-1]["transitions"] == value_mask
     without, _ = played("torch_eager", JaxVectorEnv(DynamicsEnv(CartPole(), 4)), [])
     assert not {name for name in without if "level" in name or name.startswith(("frozen.", "statistics."))}
-
-
-@pytest.mark.parametrize("framework", ["torch_eager", "jax_xla", "in a program"])
-def test_all_that_is_declared_is_exported_but_a_rollouts_memory(framework: str) -> None:
-    """And from a program what belongs to its environments."""
-    in_program = framework == "in a program"
-    env: Any = DynamicsEnv(CartPole(), 4) if in_program else JaxVectorEnv(DynamicsEnv(CartPole(), 4))
-    spec = problem_for(env, 10, [*SMALL, *ours("AveragingMlp")])
-    runner: Any = runner_for("jax_xla" if in_program else framework, spec)
-    exported = runner.export(runner.init(3))
-    kinds = PERSISTENT_ROLES if in_program else (*PERSISTENT_ROLES, ArrayRole.ENVIRONMENT)
-    declared = {array.name: array for array in select_roles(array_specs(spec), *kinds)}
-    assert set(exported) == set(declared)
-    for name, array in exported.items():
-        assert (str(array.dtype), array.shape) == (declared[name].dtype, declared[name].shape), name
-    assert {array.name for array in select_roles(array_specs(spec), ArrayRole.FROZEN)} == {"frozen.projection"}
-    learnt = {f"params.{p.name}" for p in spec.parameters}
-    assert {array.name for array in select_roles(array_specs(spec), ArrayRole.PARAMETER)} == learnt
-    runner.close()
-
-
-# --- Memory -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("framework", ACTING)
-def test_environments_that_are_carried_keep_their_memory(framework: str) -> None:
-    class GoesOn(RandomScenes):
-        def reset(self, seeds: Sequence[int]) -> PolicyInput:
-            return super().reset([1] * 4)
-
-    def runner() -> Any:
-        return runner_for(framework, problem_for(GoesOn(4, False, False), 10, [*SMALL, *ours(NETWORKS[0])]))
-
-    first, second = runner(), runner()
-    state, _, _ = first.iterate(first.init(3))
-    arrays = first.export(state)
-    assert arrays["envs.carry.mean"].any()
-    second.init(3)
-    second.iterate(second.init(3))  # its environments stand where those of the first do
-    expected, found = (r.export(r.iterate(s)[0]) for r, s in ((first, state), (second, second.restore(arrays, True))))
-    for name in expected:
-        assert_array_equal(found[name], expected[name], err_msg=name)
 
 
 # --- Rules and streams ------------------------------------------------------------------------------------------------

@@ -5,19 +5,16 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
-from ppo_bench.sweeps import job
-from ppo_bench.sweeps.child import Failure, train_in_process
 from ppo_bench.sweeps.slurm.submit import main as submit
 from tests.processes import has_checkpoint, started, wait_until
 from tests.refusals import assert_one_line
 from tests.test_sweep import LONG, states
-from tests.training import GYM, SHORT, run_folder
+from tests.training import run_folder
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("clone")]
 
@@ -34,18 +31,6 @@ def test_a_sweep_that_nobody_reads_is_stopped_by_one_signal(tmp_path: Path) -> N
         assert sweep.wait(timeout=120) == 130
     assert states(tmp_path) == []
     assert not any(tmp_path.glob("default/*/seed2"))
-
-
-def test_a_run_that_is_complete_is_done_however_its_process_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    def ends_badly(*arguments: Any, **options: Any) -> Failure:
-        assert train_in_process(*arguments, **options) is None
-        return Failure(-11, "killed by SIGSEGV")
-
-    monkeypatch.setattr(job, "train_in_process", ends_badly)
-    assert exit_code(main, ["-m", "seed=1", *GYM, *SHORT, f"outputs={tmp_path}"]) == 0
-    assert capfd.readouterr().err.splitlines()[-1] == "ppo_bench: 1 done, 0 failed, 0 skipped"
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from ppo_bench.__main__ import main
 from ppo_bench.commands.evaluate import main as evaluate
 from ppo_bench.common.cli import exit_code
-from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics import attention, ppo
 from ppo_bench.mathematics.weights import initial_weights
@@ -51,13 +50,6 @@ def test_positions_by_hand(ns: Namespace) -> None:
     found = ns.run(attention.sinusoids, np.array([0.0, 3.0]), np.zeros((2, 4)))
     expected = [[0, 0, 1, 1], [np.sin(3), np.sin(0.03), np.cos(3), np.cos(0.03)]]
     assert_allclose(found, expected, atol=1e-6)
-
-
-def test_far_positions_stay_apart_beside_layers_of_few_bits() -> None:
-    """Encodings of 384 components: bfloat16 lacks every second integer above 256."""
-    places = torch.tensor([95.0, 118.0])
-    found = attention.sinusoids(torch, places, torch.zeros(2, 384, dtype=torch.bfloat16))
-    assert_allclose(found, attention.sinusoids(torch, places, torch.zeros(2, 384)), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -201,13 +193,3 @@ def test_it_learns_what_needs_a_memory(tmp_path: Path) -> None:
     assert exit_code(evaluate, [str(folder), "episodes=1000"]) == 0
     (found,) = (json.loads(path.read_text())["returns"] for path in (folder / "evaluations").glob("*.json"))
     assert sum(returned > 0 for returned in found) >= 950
-
-
-def test_images_too_small_for_convolutions_are_vectors() -> None:
-    """MinAtar's observations of 10 x 10 pixels."""
-    small = spaces.Box(0, 1, (10, 10, 4), np.int8)
-    network = load_config(["env=minatar_breakout", "network=trxl"]).network.build(small, spaces.Discrete(3))
-    assert not network.module.convolves
-    assert network.parameters[0][:2] == ("trunk.0.weight", (64, 400))
-    with pytest.raises(ConfigError, match=r"network=lstm_cnn: .* too small for it; use network=mlp or lstm"):
-        load_config(["env=minatar_breakout", "network=lstm_cnn"]).network.build(small, spaces.Discrete(3))

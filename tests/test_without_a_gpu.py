@@ -89,12 +89,6 @@ def test_a_whole_iteration_stays_on_its_device(case: str, elsewhere: torch.devic
     iteration(problem_of(case), elsewhere)
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
-def test_every_precision_and_masked_choices_stay_on_their_device(precision: str, elsewhere: torch.device) -> None:
-    iteration(problem_of("nature_cnn", precision), elsewhere)
-    iteration(masked_problem(precision), elsewhere)
-
-
 def test_a_tensor_made_on_the_host_in_the_update_is_refused(
     elsewhere: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,12 +84,6 @@ class IsTruncatedAtAnyTime(Walk):
         return step._replace(terminated=np.zeros_like(step.terminated), truncated=step.episode_over)
 
 
-class ObservationsAreNan(Walk):
-    def step(self, actions: np.ndarray) -> EnvStep:
-        step = super().step(actions)
-        return step._replace(obs=np.where(self.time[:, None] == 2, np.float32(np.nan), step.obs))
-
-
 class RewardsAreInfinite(Walk):
     def step(self, actions: np.ndarray) -> EnvStep:
         step = super().step(actions)
@@ -102,22 +96,10 @@ class ObservationsAreDouble(Walk):
         return super().obs().astype(np.float64)
 
 
-class RewardsAreDouble(Walk):
-    def step(self, actions: np.ndarray) -> EnvStep:
-        step = super().step(actions)
-        return step._replace(reward=step.reward.astype(np.float64))
-
-
 class FlagsAreIntegers(Walk):
     def step(self, actions: np.ndarray) -> EnvStep:
         step = super().step(actions)
         return step._replace(episode_over=step.episode_over.astype(np.int64))
-
-
-class RewardsAreColumns(Walk):
-    def step(self, actions: np.ndarray) -> EnvStep:
-        step = super().step(actions)
-        return step._replace(reward=step.reward[:, None], raw_reward=step.raw_reward[:, None])
 
 
 class NeverEnds(Walk):
