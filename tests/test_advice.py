@@ -116,20 +116,6 @@ def test_images_too_small_for_convolutions_are_warned_of() -> None:
     assert said(*words, "network=impala_cnn") == []
 
 
-class Ram(Small):
-    """A memory of bytes, as Atari's."""
-
-    observation_space = spaces.Box(0, 255, (128,), np.uint8)
-
-
-gymnasium.register("Ram-v0", "tests.test_advice:Ram")
-
-
-def test_bytes_that_the_network_divides_are_told() -> None:
-    (line,) = said("env.id=tests.test_advice:Ram-v0", "env=cartpole")
-    assert "are bytes from 0 to 255, which the network divides by 255" in line
-
-
 def test_steps_that_whole_iterations_leave_out_are_warned_of() -> None:
     (line,) = said("total_timesteps=1000")
     assert "total_timesteps=1000 is rounded down to 512: iterations have 512 steps" in line

@@ -91,11 +91,6 @@ HIDDEN: dict[str, tuple[Callable[[Machine], None], dict[str, str], int]] = {
         {"CUDA in PyTorch": "torch: killed by SIGSEGV fix: pip install --force-reinstall 'ppo-bench[torch]'"},
         1,
     ),
-    "a jax that fails": (
-        replaced("jax", "raise RuntimeError('no backend')"),
-        {"CUDA in JAX": "jax: RuntimeError: no backend fix: pip install --force-reinstall 'ppo-bench[jax]'"},
-        0,
-    ),
     "ale-py": (
         of_packages("ale_py"),
         {
@@ -107,40 +102,17 @@ HIDDEN: dict[str, tuple[Callable[[Machine], None], dict[str, str], int]] = {
 }
 
 
-TOGETHER = (
-    ("torch", "ale-py"),
-    ("a torch that crashes", "a jax that fails"),
-)
-"""Groups of packages and programs that are hidden at once, since a machine takes seconds; each has its own lines."""
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("together", TOGETHER, ids=", ".join)
-def test_what_is_hidden_has_the_line_that_fixes_it(
-    together: tuple[str, ...], here: dict[str, str], tmp_path: Path
-) -> None:
-    machine, expected, code = Machine(tmp_path / "venv"), dict[str, str](), 0
-    for what in together:
-        hide, lines, ends = HIDDEN[what]
-        hide(machine)
-        expected, code = expected | lines, max(code, ends)
+@pytest.mark.parametrize("what", HIDDEN)
+def test_what_is_hidden_has_the_line_that_fixes_it(what: str, here: dict[str, str], tmp_path: Path) -> None:
+    machine, (hide, expected, code) = Machine(tmp_path / "venv"), HIDDEN[what]
+    hide(machine)
     found_code, rows = machine.examine()
     assert {name: rows[name][-len(said) :] for name, said in expected.items()} == expected
     others = set(here) - set(expected) - {"disk"}  # whose free space changes by itself
     assert [name for name in others if rows[name] != here[name]] == []
     assert found_code == code
     assert machine.summary.startswith("The default run will fail. Fix:" if code else "The default run can run")
-
-
-@pytest.mark.slow
-def test_older_versions_programs_on_path_and_the_cores_of_the_process_are_seen(tmp_path: Path) -> None:
-    machine = Machine(tmp_path / "venv")
-    (info,) = machine.site.glob("optax-*.dist-info")
-    info.unlink()
-    older = machine.site / "optax-0.1.9.dist-info"
-    older.mkdir()
-    (older / "METADATA").write_text("Metadata-Version: 2.1\nName: optax\nVersion: 0.1.9\n")
-    assert machine.examine()[1]["jax"] == "optax 0.1.9 is not >=0.2.3 fix: pip install 'ppo-bench[jax]'"
 
 
 @pytest.mark.parametrize("folder", ["/proc/runs", "/dev/null/runs"])

@@ -55,14 +55,6 @@ def test_a_truncated_episode_is_reset_in_the_next_step() -> None:
             assert np.abs(obs).max() <= 0.05
 
 
-def test_an_environment_does_not_depend_on_the_others() -> None:
-    alone, together = JaxVectorEnv(DynamicsEnv(CartPole(), 1)), JaxVectorEnv(DynamicsEnv(CartPole(), 3))
-    assert_array_equal(alone.reset([7]).obs[0], together.reset([5, 7, 6]).obs[1])
-    for t in range(200):
-        mine, theirs = (env.step(np.full(env.num_envs, t % 3 == 0, np.int32)) for env in (alone, together))
-        assert_array_equal(mine.obs[0], theirs.obs[1])
-
-
 def test_rules_of_atari_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"CartPole-v1 is not an Atari game: add env\.atari=null"):
         DeviceBackend("device").make(Task("any", "CartPole-v1", 1, Atari(episodic_life=True, reward_clip=True)))
@@ -159,12 +151,3 @@ def test_actions_of_float64_keep_their_digits_whatever_the_process_computes_in(o
         view.step(np.array([[torque]]))
     moved = float(view._state.dynamics.theta_dot[0])
     assert moved == pytest.approx(speed + (15 * np.sin(theta) + 3 * torque) * 0.05, abs=1e-14)
-
-
-def test_a_view_on_the_host_steps_on_the_first_cpu_whatever_the_device_of_learning() -> None:
-    first, other = jax.devices("cpu")[:2]
-    view = JaxVectorEnv(DynamicsEnv(CartPole(), 4))
-    with jax.default_device(other):
-        view.reset([0, 1, 2, 3])
-        view.step(np.zeros(4, np.int32))
-    assert {device for array in jax.tree.leaves(view._state) for device in array.devices()} == {first}

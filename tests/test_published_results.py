@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import importlib
-import json
 import shutil
 from pathlib import Path
 
@@ -138,26 +137,3 @@ def test_runs_that_are_not_one_experiment_are_not_pooled(
     (line,) = done.err.splitlines()
     assert message in line
     assert not (docs / "results" / "runs.parquet").exists()
-
-
-def test_what_is_left_out_is_said(
-    docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A run without an episode, one that is damaged, and folders without a campaign's run."""
-    changes: dict[str, object] = {"config.name": "campaign/classic"}
-    for seed in (1, 2, 3):
-        write_run(tmp_path / "o", "cartpole", "torch_eager", seed, 8, changes=changes)
-    none, damaged = (tmp_path / "o" / f"default/cartpole-gymnasium-torch_eager-0a1b2c3d/seed{seed}" for seed in (2, 3))
-    about = json.loads((none / "result.json").read_text())
-    (none / "result.json").write_text(json.dumps(about | {"final_return_mean": None}))
-    (damaged / "run.json").write_text("{")
-    write_run(tmp_path / "p", "cartpole")
-    monkeypatch.chdir(tmp_path)
-    assert code_of_results("--docs", docs, "p") == 2
-    assert "p: no finished run of a campaign (experiment=campaign/...) is there" in capsys.readouterr().err
-    results("--docs", docs, "o")
-    said = capsys.readouterr().err
-    assert f"left out: {none.relative_to(tmp_path)}: no episode has ended" in said
-    assert f"left out: {damaged.relative_to(tmp_path)}: " in said
-    kept = duckdb.connect().execute(f"select seed from read_parquet('{docs / 'results' / 'runs.parquet'}')").fetchall()
-    assert kept == [(1,)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from tests.processes import TRAIN, count_rows, started, wait_until
 from tests.tracked import events, history, wandb_records
-from tests.training import ENVIRONMENT, GYM, ROOT, SHORT, rows
+from tests.training import ENVIRONMENT, GYM, SHORT, rows
 from tests.wandb_server import wandb_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("clone")]
@@ -183,14 +182,6 @@ def test_a_wandb_server_that_takes_no_rows_is_not_waited_for_long(tmp_path: Path
     folder = load_config(words).run_folder
     assert str(folder) in run.stdout.splitlines()
     assert (folder / "result.json").exists()
-
-
-def test_a_package_that_cannot_be_imported_costs_a_warning(tmp_path: Path) -> None:
-    (tmp_path / "wandb.py").write_text("raise ImportError('libbroken.so: no such file')\n")
-    path = f"{tmp_path}{os.pathsep}{ROOT}"
-    run = trained(*GYM, *SHORT, f"outputs={tmp_path}/runs", "tracker=wandb", PYTHONPATH=path)
-    (warning,) = warnings_of(run)
-    assert warning.endswith("warning: tracker=wandb has stopped: ImportError: libbroken.so: no such file")
 
 
 @pytest.mark.parametrize("started_by", [[], ["env", "--ignore-signal=INT"]], ids=["terminal", "script"])

@@ -1,4 +1,4 @@
-"""Transformer-XL policies: attention is PyTorch's, windows end where episodes begin, every execution agrees."""
+"""Transformer-XL policies: attention by hand, windows end where episodes begin, every execution agrees."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 import torch
@@ -50,38 +49,6 @@ def test_positions_by_hand(ns: Namespace) -> None:
     found = ns.run(attention.sinusoids, np.array([0.0, 3.0]), np.zeros((2, 4)))
     expected = [[0, 0, 1, 1], [np.sin(3), np.sin(0.03), np.cos(3), np.cos(0.03)]]
     assert_allclose(found, expected, atol=1e-6)
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_layer_is_pytorchs_attention(way: str) -> None:
-    """With one head, whose weights are those of `torch.nn.MultiheadAttention`, and nothing else in the network."""
-    module, norms = torch.nn.MultiheadAttention(DIM, 1, batch_first=True).double(), []
-    trxl = Trxl(layers=1, heads=1, dim=DIM, memory=STEPS, positions="none", max_episode_steps=9, gated=False)
-    network_spec = trxl.build(spaces.Box(-9, 9, (DIM,), np.float32), spaces.Discrete(DIM))
-    weights = {p.name: drawn(*p.shape, seed=k) for k, p in enumerate(network_spec.parameters)}
-    for name, bias in (("trunk.0", 0.0), ("memory.1", 100.0), ("actor.0", -100.0)):  # in between is ReLU
-        weights |= {f"{name}.weight": np.eye(DIM), f"{name}.bias": np.full(DIM, bias)}
-    own = {name.removeprefix("memory.0."): torch.from_numpy(array) for name, array in weights.items()}
-    inputs = torch.cat([own[f"{part}.weight"] for part in ("query", "key", "value")])
-    state = {"in_proj_weight": inputs, "in_proj_bias": torch.zeros(3 * DIM)}
-    module.load_state_dict({**state, "out_proj.weight": own["out.weight"], "out_proj.bias": own["out.bias"]})
-    for part in ("norm_query", "norm_rows", "norm_linear"):
-        arrays = own[f"{part}.weight"], own[f"{part}.bias"]
-        norms.append(lambda x, arrays=arrays: torch.nn.functional.layer_norm(x, (DIM,), *arrays))
-    x, rows = torch.from_numpy(drawn(ROWS, DIM)), torch.from_numpy(drawn(ROWS, STEPS, DIM))
-    seen = torch.tensor([[0, 1, 1, 1, 1], [0, 0, 0, 0, 1], [1, 1, 1, 1, 1]]).bool()
-    attended, _ = module(norms[0](x)[:, None], norms[1](rows), norms[1](rows), key_padding_mask=~seen)
-    y = x + attended[:, 0]
-    linear = torch.nn.functional.linear(norms[2](y), own["linear.weight"], own["linear.bias"])
-    expected = (y + torch.relu(linear)).detach().numpy()
-    kept, standardised = (torch.nn.functional.layer_norm(z, (DIM,)).numpy() for z in (x, rows))
-    with jax.enable_x64(True):
-        ops, array = WAYS[way]
-        params: Any = {name: array(value) for name, value in weights.items()}
-        carry: Any = {"steps": array(seen.sum(-1).double().numpy()), "inputs": array(standardised[:, :, None])}
-        policy_outputs, _, after = network_spec.forward(ops, params, array(x.numpy()), carry, array(np.zeros(ROWS)))
-    assert_allclose(np.asarray(policy_outputs[0]), expected, rtol=0, atol=1e-12)
-    assert_allclose(np.asarray(after["inputs"])[:, 0], kept, rtol=0, atol=1e-12)
 
 
 # --- Windows ----------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.envs.base import Task
 from tests.broken import Fails
 from tests.refusals import assert_one_line, assert_untrained
-from tests.test_envs import BACKENDS, refusal
+from tests.test_envs import BACKENDS
 
 DECLARED = "and its observation_space says (4,) and float32"
 SAYS = {
@@ -50,11 +50,6 @@ def test_a_broken_wrapper_is_named(kind: str, tmp_path: Path, capfd: pytest.Capt
     assert exit_code(main, ["backend=gymnasium", f"env.id={env_id}", wrapper, f"outputs={tmp_path}"]) == 2
     assert_one_line(capfd.readouterr().err, f"{env_id} in its wrappers: {WRAPPED[kind]}")
     assert_untrained(tmp_path)
-
-
-def test_a_fault_of_the_environment_comes_before_what_its_wrappers_make_of_it() -> None:
-    limited = Task("x", "tests.broken:OldApi-v0", 1, kwargs={"max_episode_steps": 5})
-    assert f"x: {SAYS['OldApi']}" in refusal(BACKENDS["gymnasium-sync"], limited).replace(limited.id, "x")
 
 
 def test_a_wrapper_may_repair_an_environment() -> None:
@@ -121,8 +116,3 @@ def test_a_number_beyond_the_range_of_float32_is_named(
 def test_a_reward_that_is_normalised_or_squared_in_float64_may_be_larger(words: list[str], tmp_path: Path) -> None:
     words = ["backend=gymnasium", "env.id=tests.broken:Vast-v0", "env.kwargs={reward:1e25}", *words]
     assert exit_code(main, [*words, "total_timesteps=4096", f"outputs={tmp_path}"]) == 0
-
-
-def test_a_sound_one_trains(tmp_path: Path) -> None:
-    words = ["backend=gymnasium", "env.id=tests.broken:Sound-v0", "ppo.num_steps=16", "total_timesteps=128"]
-    assert exit_code(main, [*words, f"outputs={tmp_path}"]) == 0

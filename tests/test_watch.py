@@ -154,11 +154,3 @@ def test_what_cannot_be_watched_is_one_line(
 ) -> None:
     assert exit_code(main, [word.format(tmp_path) for word in words]) == 2
     assert_one_line(capsys.readouterr().err, fragment)
-
-
-def test_markup_in_names_is_shown_as_it_is(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = json.loads((copied / "run.json").read_text())
-    run["config"]["env"]["id"] = "[red]A[/x] & <b>"
-    (copied / "run.json").write_text(json.dumps(run))
-    assert exit_code(main, [str(copied)]) == 0
-    assert "[red]A[/x] & <b>" in capsys.readouterr().out
