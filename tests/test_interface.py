@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import jax
 import numpy as np
 import pytest
 import scipy.special
@@ -168,3 +169,32 @@ def test_wrong_use_is_named(run: Path, tmp_path: Path) -> None:
         ppo_bench.train(["env=cartpol"])
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         ppo_bench.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("env_id", "words"),
+    [
+        ("tests.test_combined:Agreeing-v0", ["network=mlp", "backend=gymnasium"]),  # an image in bytes, and a number
+        ("Blackjack-v1", ["backend=gymnasium"]),  # a tuple of choices
+    ],
+)
+def test_observations_of_several_parts_are_taken_as_the_environment_gives_them(
+    env_id: str, words: list[str], tmp_path: Path
+) -> None:
+    (folder,) = ppo_bench.train([*WORDS, f"env.id={env_id}", *words, "total_timesteps=512", f"outputs={tmp_path}"])
+    env = gymnasium.make(env_id)
+    env.observation_space.seed(3)
+    observed: list[Any] = [env.observation_space.sample() for _ in range(6)]
+    stacked: Any = jax.tree.map(lambda *rows: np.stack(rows), *observed)
+    if isinstance(env.observation_space, gymnasium.spaces.Dict):  # bytes beside numbers are divided by 255
+        rows: list[Any] = [one | {"camera": one["camera"] / np.float32(255)} for one in observed]
+        vectors = np.stack([np.concatenate([row[key].ravel() for key in env.observation_space]) for row in rows])
+    else:
+        flat: list[Any] = [gymnasium.spaces.flatten(env.observation_space, one) for one in observed]
+        vectors = np.stack(flat)
+    trained = [ppo_bench.load(folder, greedy=False) for _ in range(2)]
+    for _ in range(5):
+        np.testing.assert_array_equal(trained[0].act(stacked), trained[1].act(vectors.astype(np.float32)))
+    for single in (observed[0], vectors[0]):
+        with pytest.raises(ConfigError, match=r"\[N, ...\]"):
+            trained[0].act(single)

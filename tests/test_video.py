@@ -52,6 +52,18 @@ def test_videos_change_nothing_of_the_run(recorded: Path, tmp_path: Path) -> Non
         assert_array_equal(array, newest[1].arrays[name], name)
 
 
+def test_a_video_is_made_at_the_first_checkpoint_after_so_many_episodes(recorded: Path) -> None:
+    episodes = np.cumsum([row["episodes"] for row in rows(recorded)])
+    expected, last = [], 0
+    for iteration in (4, 8, 12, 16):
+        if episodes[iteration - 1] - last >= EVERY:
+            last = episodes[iteration - 1]
+            expected += [f"iteration_{iteration:08d}"] * 2
+    assert len(expected) >= 4
+    assert [path.name.partition("-")[0] for path in files(recorded)] == expected
+    assert {path.suffix for path in files(recorded)} == {".json", ".mp4"}
+
+
 def test_a_video_shows_one_episode_from_start_to_end(recorded: Path) -> None:
     for path in (recorded / "evaluations").glob("*.mp4"):
         about = json.loads(path.with_suffix(".json").read_text())
