@@ -103,6 +103,14 @@ def test_replays_act_on_fresh_noise_and_learn_what_plain_calls_learn(
     assert len({iteration.tobytes() for iteration in iterations}) == 4
 
 
+@on_gpu
+@pytest.mark.parametrize("precision", ["tf32", "bfloat16"])
+def test_coarser_arithmetic_replays_too(precision: str) -> None:
+    runner = runner_on_gpu("torch_compile", True, Recorder(RandomScenes(4, True, False)), f"precision={precision}")
+    _, metrics, _ = runner.iterate(runner.init(1))
+    assert np.isfinite(metrics["gradient_norm"])
+
+
 # --- Without a GPU ----------------------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -15,8 +16,8 @@ from ppo_bench.commands.bench.programs import load as load_bench
 from ppo_bench.commands.equivalence.command import load as load_equivalence
 from ppo_bench.configuration.load import load_config
 from ppo_bench.sweeps.expand import expand
-from tests import gpu_parts, gpu_race
-from tests.gpu_checks import LeftOut
+from tests import gpu_parts, gpu_proof, gpu_race
+from tests.gpu_checks import Check, LeftOut
 from tests.gpu_checks import Unshown as NotShown
 from tests.gpu_parts import Proof
 from tests.training import ROOT
@@ -28,6 +29,29 @@ LOADS: dict[str, Callable[[list[str]], Any]] = {
     "ppo_bench.bench": lambda words: [load_bench(job) for job in expand(words)],
     "ppo_bench.equivalence": load_equivalence,
 }
+
+Make = Callable[..., tuple[int, list[dict[str, Any]]]]
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
+    """Makes the checks of some parts as the command does: its exit code, and what it wrote of each check."""
+
+    def make(parts: dict[str, list[Check]], *words: str) -> tuple[int, list[dict[str, Any]]]:
+        monkeypatch.setattr(Proof, "parts", lambda _: parts)
+        monkeypatch.setattr(sys, "argv", ["gpu_proof", "--device", "cpu", "--out", str(tmp_path), *words])
+        code = gpu_proof.main()
+        return code, json.loads((tmp_path / "gpu-proof.json").read_text())["checks"]
+
+    return make
+
+
+def test_a_check_is_made_by_the_command_that_it_names(make: Make) -> None:
+    words = ["env=cartpole", "precision=float64", "frameworks=[torch_eager,jax_xla]"]
+    same = Check("frameworks", Proof("cpu", few=True).equivalent(*words, steps=(20_480, 2048)))
+    code, (row,) = make({"same": [same]})
+    assert (code, row["came of it"]) == (0, "shown")
+    assert row["figures"]["jax_xla"]["differing_actions"] == 0
 
 
 @pytest.mark.parametrize(("device", "few"), [("cuda", False), ("cpu", True)])
