@@ -12,7 +12,7 @@ import pytest
 from ppo_bench.commands.equivalence.command import load, main
 from ppo_bench.commands.equivalence.differences import TOLERANCES, IterationOutcome, compare
 from ppo_bench.commands.equivalence.processes import FrameworkProcess, Workers, played
-from ppo_bench.commands.equivalence.rounding import ties
+from ppo_bench.commands.equivalence.rounding import Tie, count_tied_actions, ties
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import RunError
 from ppo_bench.mathematics.arrays import Arrays
@@ -62,6 +62,14 @@ def test_parameters_that_hardly_move_are_held_to_their_movement() -> None:
     assert stored.within(tolerance)
 
 
+def test_losses_are_compared_relative_to_those_above_1_and_gradient_norms_always() -> None:
+    actions = np.zeros((1, 1), np.int64)
+    leader = outcome(actions, [1.0])
+    assert compare(leader, outcome(actions, [1.0], value_loss=22.0), 0.0, LOSSES).losses == pytest.approx(0.1)
+    assert compare(leader, outcome(actions, [1.0], policy_loss=0.75), 0.0, LOSSES).losses == pytest.approx(0.25)
+    assert compare(leader, outcome(actions, [1.0], gradient_norm=3.0), 0.0, LOSSES).gradient_norm == pytest.approx(0.5)
+
+
 @pytest.mark.parametrize("name", ["policy_loss", "explained_variance", "gradient_norm"])
 def test_a_number_on_one_side_alone_is_infinitely_far_and_on_neither_side_the_same(name: str) -> None:
     actions, nan = np.zeros((1, 1), np.int64), float("nan")
@@ -69,6 +77,12 @@ def test_a_number_on_one_side_alone_is_infinitely_far_and_on_neither_side_the_sa
     assert not compare(number, none, 0.0, LOSSES).within(TOLERANCES["bfloat16"])
     assert not compare(none, number, 0.0, LOSSES).within(TOLERANCES["bfloat16"])
     assert compare(none, none, 0.0, LOSSES).within(TOLERANCES["float64"])
+
+
+def test_continuous_actions_count_once_a_vector_and_only_beyond_the_tolerance() -> None:
+    leader = outcome(np.zeros((2, 1, 2)), [1.0])
+    other = outcome(np.array([[[1e-6, 0.0]], [[0.1, 0.1]]]), [1.0])
+    assert compare(leader, other, 1e-4, LOSSES)[:2] == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -129,9 +143,36 @@ def test_an_action_that_hangs_on_rounding_is_a_tie_and_its_margin_is_told(led: I
     assert tie.margin == pytest.approx(1e-6, rel=1e-6)
 
 
+def test_an_action_of_several_components_is_tied_where_all_that_differ_are() -> None:
+    leader = outcome(np.array([[[0, 0], [0, 0]], [[0, 0], [0, 0]]]), [1.0])
+    other = outcome(np.array([[[1, 1], [1, 0]], [[1, 1], [0, 0]]]), [1.0])
+    assert compare(leader, other, 0.0, LOSSES).actions == 3
+    found = [Tie(1, *place, 0, 1, 0.0, 1.0) for place in ((0, 0), (0, 1), (1, 0), (1, 0))]
+    # Of the first action one component ties and one truly differs; of the last both tie.
+    tied = count_tied_actions(leader, other, found)
+    assert json.dumps(tied) == "2"  # as it is written
+
+
 def test_a_plain_difference_of_actions_is_no_tie(led: IterationOutcome) -> None:
     leader, other = with_even_scores(led, 5, 2, gap=1e-3)
     assert ties(*played(load(SMALL), led), leader, other, 2, tolerance=1e-5) == []
+
+
+def test_an_illegal_choice_makes_no_ties() -> None:
+    """Its logit of -1e9 is no score that actions were chosen by."""
+    words = ["env=acrobot", "backend=gymnasium", "framework=torch_eager", "total_timesteps=512"]
+    with Workers({"torch_eager": load(words)}, "lockstep") as workers:
+        (led,) = (outcome for outcome, _ in workers.iterations())
+    spec, policy_inputs = played(load(words), led)
+    masked = [one._replace(action_mask=np.tile([True, True, False], (4, 1))) for one in policy_inputs]
+    swapped = np.where(led.actions == 2, 2, 1 - led.actions)
+    assert ties(spec, masked, led, led._replace(actions=swapped), 1, tolerance=1e-5) == []
+    assert len(ties(spec, masked, led, led._replace(actions=swapped), 1, tolerance=np.inf)) > 100
+
+
+def test_no_action_that_is_not_a_number_is_the_same() -> None:
+    leader, other = outcome(np.array([[[0.5], [0.5]]]), [1.0]), outcome(np.array([[[0.5], [np.nan]]]), [1.0])
+    assert compare(leader, other, 1e-4, LOSSES).actions == 1
 
 
 def test_the_margins_of_the_actions_taken_are_never_negative(led: IterationOutcome) -> None:

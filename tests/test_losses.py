@@ -62,6 +62,8 @@ def test_clip_fraction_by_hand(ns: Namespace) -> None:
 
 OPTIONS: dict[str, Any] = {"clip_coef": 0.2, "clip_vloss": True, "ent_coef": 0.01, "vf_coef": 0.5}
 
+HALF = [0.5, 0.5]
+
 
 def normalized(
     xp: Any, batch: ppo.Transitions, norm_adv: bool = True, total: Any = ppo.single_device_sum
@@ -72,6 +74,20 @@ def normalized(
     if norm_adv:
         advantages = ppo.normalize_advantages(xp, advantages, policy, total)
     return batch._replace(advantages=advantages, value_weight=value, policy_weight=policy)
+
+
+def test_total_loss_weighs_its_parts(ns: Namespace) -> None:
+    # ratios 1 and 3/2, advantages 1 and 2 unnormalised: -(1 + 1.2 * 2) / 2; errors 1 and 4: (1 + 4) / 4
+    batch = ppo.Transitions([-1, -1], [0, 0], advantages=[1, 2], returns=[1, 2], value_weight=HALF, policy_weight=HALF)
+    log_probs, entropies, values = [-1, -1 + math.log(1.5)], [0.5, 1.5], [0, 0]
+    result = ns.run(ppo.losses, log_probs, entropies, values, batch, **OPTIONS | {"ent_coef": 0.1})
+    assert_allclose(result.policy_loss, -1.7, rtol=1e-14)
+    assert_allclose(result.value_loss, 1.25, rtol=1e-14)
+    assert_allclose(result.entropy, 1.0, rtol=1e-14)
+    assert_allclose(result.total, -1.7 - 0.1 * 1.0 + 0.5 * 1.25, rtol=1e-14)
+    assert_allclose(result.old_approx_kl, -math.log(1.5) / 2, rtol=1e-14)
+    assert_allclose(result.approx_kl, (0.5 - math.log(1.5)) / 2, rtol=1e-14)
+    assert_allclose(result.clip_fraction, 0.5, rtol=1e-14)
 
 
 def test_the_critic_learns_where_steps_are_real_and_the_policy_where_actions_count(ns: Namespace) -> None:

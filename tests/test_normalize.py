@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium.wrappers.utils import RunningMeanStd
 from numpy.testing import assert_allclose, assert_array_equal
 
 from ppo_bench.mathematics import normalize
@@ -52,6 +53,19 @@ def test_statistics_are_those_of_all_unmasked_rows_and_the_prior(ns: Namespace, 
     # Beside so light a prior they are nearly the rows' own.
     assert_allclose(stats.mean, seen.mean(0), rtol=1e-5)
     assert_allclose(stats.var, seen.var(0), rtol=1e-4)
+
+
+@SHAPES
+def test_statistics_match_gymnasium(ns: Namespace, shape: tuple[int, ...]) -> None:
+    sequence = batches(shape)
+    theirs = RunningMeanStd(shape=shape)
+    for batch, mask in sequence:
+        if mask.any():
+            theirs.update(batch[mask == 1])
+    ours = learn(ns, sequence, shape)
+    assert_allclose(ours.mean, theirs.mean, rtol=1e-12)
+    assert_allclose(ours.var, theirs.var, rtol=1e-12)
+    assert_allclose(ours.count, theirs.count, rtol=1e-14)
 
 
 def test_an_entirely_masked_batch_changes_no_statistics(ns: Namespace) -> None:

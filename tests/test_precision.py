@@ -18,10 +18,36 @@ from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.flax.ops import JaxOps
 from ppo_bench.networks.torch.ops import TorchOps
 from ppo_bench.tuning import machine
+from tests.probes import Endless
 from tests.processes import TRAIN
 from tests.runners import ACTING, FRAMEWORKS, problem_for, runner_for
 from tests.scenes import RandomScenes
 from tests.training import ENVIRONMENT
+
+
+def test_layers_in_bfloat16_round_inputs_weights_and_outputs() -> None:
+    """One linear layer each for actor and critic, whose sums are known numbers."""
+    network = problem_for(Endless(1), 1, ["network=mlp", "network.hidden_sizes=[]"]).network
+    inputs = network.input_shape[0]
+    # 1 + 2^-9 rounds to 1 in bfloat16 (8 bits), 3 stays.
+    weights = {p.name: np.zeros(p.shape, np.float32) for p in network.parameters}
+    weights["critic.0.weight"][:] = 1.0 + 2.0**-9
+    weights["critic.0.bias"][:] = 3.0
+    obs = np.zeros((1, inputs), np.float32)
+    obs[0, 0] = 1.0
+    params = {name: torch.from_numpy(array) for name, array in weights.items()}
+    found = [
+        float(network.forward(TorchOps(torch.float32, layers), params, torch.from_numpy(obs), {}, None).values[0])
+        for layers in (torch.float32, torch.bfloat16)
+    ]
+    arrays = {name: jnp.asarray(array) for name, array in weights.items()}
+    found += [
+        float(
+            network.forward(JaxOps(jnp.dtype("float32"), jnp.dtype(name)), arrays, jnp.asarray(obs), {}, None).values[0]
+        )
+        for name in ("float32", "bfloat16")
+    ]
+    assert found == [4.0 + 2.0**-9, 4.0] * 2
 
 
 @pytest.mark.parametrize(("pixels", "continuous"), [(False, False), (False, True), (True, False)])

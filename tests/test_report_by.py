@@ -89,6 +89,25 @@ def test_charts_have_the_numbers_of_the_database(by: str, tmp_path: Path, capfd:
     np.testing.assert_allclose(bars, sorted(mean for (mean,) in speeds), rtol=1e-4)
 
 
+def test_values_are_compared_over_environments(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """By hand: scores 0.8, 1, 1, 0 and 0, 0.2, 0.5, 0.5; the middle two count."""
+    finals = {
+        ("alpha", 0.9): (8.0, 10.0),
+        ("alpha", 0.99): (0.0, 2.0),
+        ("beta", 0.9): (100.0, 0.0),
+        ("beta", 0.99): (50.0, 50.0),
+    }
+    for (env, gamma), values in finals.items():
+        for seed, final in enumerate(values, 1):
+            write(tmp_path / "o", env, "torch_eager", seed, final, gamma=gamma)
+    report(capfd, tmp_path / "o", "--by", "ppo.gamma")
+    tables = tmp_path / "o" / "report" / "tables"
+    found = {row["ppo.gamma"]: float(row["IQM"]) for row in read_table(tables / "over_envs.csv")}
+    assert found == pytest.approx({"0.9": 0.9, "0.99": 0.35})
+    improvement = {row["env"]: float(row["probability"]) for row in read_table(tables / "improvement.csv")}
+    assert improvement == pytest.approx({"alpha": 0.0, "beta": 0.5, "all": 0.25})
+
+
 @pytest.mark.slow
 def test_two_hyperparameters_have_a_heat_map(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for rate, gamma, seed in itertools.product((0.001, 0.00025, 0.01), (0.99, 0.9), (1, 2)):

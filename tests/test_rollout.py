@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import gymnasium
 import numpy as np
 from gymnasium import spaces
 from numpy.testing import assert_allclose, assert_array_equal
 
+from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import PolicyInput
-from ppo_bench.mathematics import normalize
+from ppo_bench.mathematics import noise, normalize
+from ppo_bench.mathematics.arrays import default_arrays
+from ppo_bench.runners.array_specs import normalization_array_specs
 from ppo_bench.runners.base import Episode
+from ppo_bench.runners.host_envs import HostEnvs
 from tests.scripted import GAMMA, Script, begun, collect, host, idle, watch
 
 
@@ -47,6 +52,26 @@ def test_observations_are_normalised_by_all_that_were_seen_so_far() -> None:
     assert_allclose(policy_inputs[0].obs[:, 0], [normalized(1, rows[0]), normalized(5, rows[0])], rtol=1e-6)
     assert_allclose(policy_inputs[1].obs[:, 0], [normalized(2, rows[1]), normalized(2, rows[1])], rtol=1e-6)
     assert_allclose(state["envs.obs"][:, 0], [normalized(9, rows[2]), normalized(3, rows[2])], rtol=1e-6)
+
+
+def test_observation_statistics_are_those_of_gymnasiums_wrapper_over_many_episodes() -> None:
+    actions = np.random.default_rng(1).uniform(-1, 1, (600, 3)).astype(np.float32)
+    config = load_config(["env=hopper", "ppo.num_steps=600", "ppo.num_minibatches=1"])
+    envs = HostEnvs(config.training_spec(config.backend.make(config.task)))
+    (seed,) = noise.env_seeds(1, 0, 1)
+    state = envs.reset(default_arrays(normalization_array_specs((11,))), 1, 0)
+    state, flags, episodes = collect(envs, state, lambda t, policy_input: actions[t][None])
+    envs.close()
+    theirs = gymnasium.wrappers.NormalizeObservation(gymnasium.make("Hopper-v4"))
+    theirs.reset(seed=int(seed))
+    for action, value_mask in zip(actions, flags["value_mask"], strict=True):
+        theirs.step(action) if value_mask[0] else theirs.reset()
+    theirs.close()
+    assert len(episodes) > 10
+    ours = normalize.select_stats(state, "normalize.obs")
+    assert_allclose(ours.mean, theirs.obs_rms.mean, rtol=1e-9)
+    assert_allclose(ours.var, theirs.obs_rms.var, rtol=1e-9)
+    assert_allclose(ours.count, theirs.obs_rms.count)
 
 
 def scaled(reward: float, discounted: Sequence[float]) -> float:

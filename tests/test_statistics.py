@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import scipy.stats
 
 from ppo_bench.commands.report.checks import COVERAGE
+from ppo_bench.commands.report.published import scale_of
 from ppo_bench.commands.report.statistics import (
     Array,
     bootstrap,
@@ -22,13 +24,47 @@ from ppo_bench.commands.report.statistics import (
     moments,
     optimality_gap,
     probability_of_improvement,
+    ratio_of_means,
     tost,
     welch,
 )
 
+SPR = {
+    "Alien": "801.5", "Amidar": "176.3", "Assault": "571.0", "Asterix": "977.8", "BankHeist": "380.9",
+    "BattleZone": "16651.0", "Boxing": "35.8", "Breakout": "17.1", "ChopperCommand": "974.8",
+    "CrazyClimber": "42923.6", "DemonAttack": "545.2", "Freeway": "24.4", "Frostbite": "1821.5", "Gopher": "715.2",
+    "Hero": "7019.2", "Jamesbond": "365.4", "Kangaroo": "3276.4", "Krull": "3688.9", "KungFuMaster": "13192.7",
+    "MsPacman": "1313.2", "Pong": "-5.9", "PrivateEye": "124.0", "Qbert": "669.1", "RoadRunner": "14220.5",
+    "Seaquest": "583.1", "UpNDown": "28138.5",
+}  # fmt: skip
+"""Scores on Atari 100k, of which the paper reports a mean of 0.704 and a median of 0.415 human-normalised, and more
+than a human's in 7 games (Schwarzer et al. 2021, arXiv 2007.05929)."""
+
 
 def array(*values: float) -> Array:
     return np.array(values, dtype=np.float64)
+
+
+def spr() -> list[tuple[Array, Fraction]]:
+    """Human-normalised scores in floating point and exactly."""
+    scores = []
+    for game, text in SPR.items():
+        scale = scale_of(f"ALE/{game}-v5")
+        assert scale is not None
+        assert scale.high is not None
+        low, high = Fraction(str(scale.low)), Fraction(str(scale.high))
+        scores.append(
+            (array((float(text) - scale.low) / (scale.high - scale.low)), (Fraction(text) - low) / (high - low))
+        )
+    return scores
+
+
+def test_published_scores_have_their_published_aggregates() -> None:
+    scores = [score for score, _ in spr()]
+    assert len(scores) == 26
+    assert abs(float(mean(scores)) - 0.704) < 1e-3
+    assert abs(float(median(scores)) - 0.415) < 5e-4
+    assert sum(float(score[0]) > 1 for score in scores) == 7
 
 
 @pytest.mark.parametrize(
@@ -94,6 +130,26 @@ def test_intervals_agree_with_scipys_bootstrap(
     assert abs(found.high - high) < 0.03 * (high - low)
 
 
+def test_intervals_of_two_samples_agree_with_scipys_bootstrap() -> None:
+    x, y = TASKS[1], TASKS[2]
+    found = bootstrap(ratio_of_means, [x], [y], seed=1, resamples=40_000)
+    assert abs(found.point - x.mean() / y.mean()) < 1e-12
+    low, high = scipys([x, y], lambda a, b, axis: a.mean(axis) / b.mean(axis))
+    assert abs(found.low - low) < 0.03 * (high - low)
+    assert abs(found.high - high) < 0.03 * (high - low)
+
+
+def test_bands_are_pointwise_bootstrap_intervals() -> None:
+    curves = np.random.default_rng(2).normal(size=(7, 5)).cumsum(1)
+    band = mean_band(curves, resamples=20_000)
+    np.testing.assert_allclose(band.mean, curves.mean(0), atol=1e-12)
+    for k in range(5):
+        point = bootstrap(mean, [curves[:, k]], seed=9, resamples=20_000)
+        width = point.high - point.low
+        assert abs(band.low[k] - point.low) < 0.04 * width
+        assert abs(band.high[k] - point.high) < 0.04 * width
+
+
 def test_bands_are_where_all_runs_are() -> None:
     nan = math.nan
     band = mean_band(np.array([[nan, 1.0, 1, 1], [3, 3, 3, nan], [5, 5, 8, nan]]))
@@ -154,6 +210,19 @@ def test_tost_agrees_with_scipys_one_sided_tests() -> None:
         assert (found.p_equivalent < 0.05) == (found.low > -1.0 and found.high < 1.0)
         verdicts.add(found.verdict)
     assert verdicts >= {"equivalent", "different", "undecided"}
+
+
+def test_tost_of_pairs_agrees_with_scipys() -> None:
+    rng = np.random.default_rng(8)
+    for _ in range(20):
+        x = rng.normal(0, 3, 6)
+        y = x + rng.normal(0.3, 0.5, 6)
+        found = tost(x, y, 1.0, paired=True)
+        above = scipy.stats.ttest_rel(x + 1.0, y, alternative="greater").pvalue
+        below = scipy.stats.ttest_rel(x - 1.0, y, alternative="less").pvalue
+        assert abs(found.p_equivalent - max(above, below)) < 1e-10
+        assert abs(found.p_different - scipy.stats.ttest_rel(x, y).pvalue) < 1e-10
+        assert (found.p_equivalent < 0.05) == (found.low > -1.0 and found.high < 1.0)
 
 
 def test_runs_without_spread_are_equivalent_if_they_are_within_the_margin() -> None:
