@@ -21,7 +21,7 @@ from numpy.testing import assert_array_equal
 from ppo_bench.envs import atari
 from ppo_bench.envs.atari import make_atari
 from ppo_bench.envs.atari_baselines import make_atari_baselines
-from ppo_bench.envs.base import Atari, Task, VectorEnv
+from ppo_bench.envs.base import MAX_STEPS_PER_GAME, Atari, Task, VectorEnv
 from ppo_bench.envs.envpool import EnvPoolEnv
 from ppo_bench.envs.gymnasium import GymnasiumEnv
 from tests.ale import ale, copy, lives, play_to_the_end
@@ -122,6 +122,16 @@ def test_the_step_limit_is_the_same_on_envpool(monkeypatch: pytest.MonkeyPatch) 
     met = assert_same_play("Breakout", 1000, max_episode_steps=100)
     assert met["truncations"] >= 5
     assert met["lost_lives"] >= 5
+
+
+def test_the_numbers_of_the_task_are_those_of_envpool() -> None:
+    theirs = envpool.make_spec("Breakout-v5").config
+    ours = (atari.NOOP_MAX, atari.FRAME_SKIP, atari.STACKED_FRAMES, MAX_STEPS_PER_GAME)
+    assert ours == (theirs.noop_max, theirs.frame_skip, theirs.stack_num, theirs.max_episode_steps)
+    assert theirs.repeat_action_probability == 0
+    assert theirs.use_fire_reset
+    assert theirs.gray_scale
+    assert theirs.use_inter_area_resize
 
 
 def has_fire(game: str) -> bool:

@@ -17,9 +17,11 @@ from ppo_bench.envs import atari_baselines
 from ppo_bench.envs.atari import FIRE, NOOP, NOOP_MAX
 from ppo_bench.envs.atari_baselines import make_atari_baselines
 from ppo_bench.envs.base import Atari, Task
+from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.gymnasium import GymnasiumEnv
 from tests.ale import ale, copy, lives, play_to_the_end
 from tests.test_envs import BACKENDS, refusal
+from tests.test_presets import PRESETS
 
 gymnasium.register_envs(ale_py)
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the v4 games are meant
@@ -70,6 +72,17 @@ def test_a_game_without_fire_begins_with_the_frame_of_its_last_noop() -> None:
     env, noops = raw("FreewayNoFrameskip-v4", 1)
     obs, _ = make_atari_baselines("FreewayNoFrameskip-v4", True).reset(seed=1)
     assert_array_equal(obs, np.stack([seen_after(env, [NOOP] * noops, pooled=1)] * 4))
+
+
+def test_a_game_begins_after_1_to_30_noops() -> None:
+    env = make_atari_baselines("FreewayNoFrameskip-v4", True)
+    numbers = set()
+    for seed in [1] + [None] * 150:
+        env.reset(seed=seed)
+        numbers.add(int(ale(env).getEpisodeFrameNumber()))
+    assert min(numbers) == 1
+    assert max(numbers) == NOOP_MAX
+    assert len(numbers) >= 25
 
 
 @pytest.mark.parametrize(("env_id", "frames"), [("Breakout", 4 + len(STEPS_OF_FIRE)), ("MsPacman", 4)])
@@ -142,11 +155,28 @@ def test_the_limit_of_frames_counts_those_of_the_reset_and_truncates(monkeypatch
     env.close()
 
 
+@pytest.mark.slow
+def test_the_contract_is_kept() -> None:
+    findings = check_contract(lambda: breakout(2), 150)
+    assert [finding for finding in findings if not finding.holds] == []
+    assert len(findings) >= 15
+
+
 def test_envpool_refuses_it() -> None:
     said = refusal(BACKENDS["envpool"], Task("pong", "Pong-v5", 1, RULES))
     assert said == (
         "env.atari.baselines: backend=envpool has resets of its own; use backend=gymnasium or env.atari.baselines=false"
     )
+
+
+@pytest.mark.slow
+def test_the_presets_of_gymnasiums_scripts_alone_ask_for_it() -> None:
+    tasks = {preset: load_config([f"experiment={preset}"]).task for preset in PRESETS}
+    assert [name for name, task in tasks.items() if task.atari and task.atari.baselines] == [
+        "cleanrl/ppo_atari",
+        "cleanrl/ppo_atari_lstm",
+        "cleanrl/ppo_atari_multigpu",
+    ]
 
 
 def test_the_preset_keeps_it_for_another_game_and_it_can_be_switched_off() -> None:

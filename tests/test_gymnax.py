@@ -19,6 +19,8 @@ from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.device import DeviceBackend
 from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.envs.jax.gymnax import Gymnax
+from ppo_bench.envs.jax.host import JaxVectorEnv
+from ppo_bench.envs.random_play import random_actions
 from ppo_bench.mathematics import noise
 
 OF_GYMNAX = "gymnax.environments"
@@ -121,6 +123,18 @@ def test_parameters_are_those_that_are_given() -> None:
     assert truncated == [[False, False], [False, False], [True, True]]
     with pytest.raises(ConfigError, match=r"env\.kwargs: there is no parameter theta; there are max_steps_in_episode"):
         made("tests.test_gymnax:Counting", theta=0.1)
+
+
+@pytest.mark.slow
+def test_craftax_is_played() -> None:
+    env, rng = JaxVectorEnv(made(CRAFTAX, 2)), np.random.default_rng(1)
+    first = env.reset([1, 2]).obs
+    assert first.shape == (2, *(env.observation_space.shape or ()))
+    for _ in range(30):
+        step = env.step(random_actions(env, rng))
+        assert np.isfinite(step.obs).all()
+        assert np.isfinite(step.reward).all()
+    assert (step.obs != first).any(axis=1).all()
 
 
 def test_resets_of_worlds_are_costly_and_those_of_control_are_not() -> None:

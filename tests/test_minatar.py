@@ -17,7 +17,7 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.check import check_contract
-from ppo_bench.envs.device import DeviceBackend
+from ppo_bench.envs.device import MINATAR, DeviceBackend
 from ppo_bench.envs.distribution import random_episodes
 from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.envs.jax.host import JaxVectorEnv
@@ -28,11 +28,35 @@ from tests.training import rows
 
 pytestmark = pytest.mark.slow
 
+SHAPES = {"asterix": (4, 5), "breakout": (4, 3), "freeway": (7, 3), "seaquest": (10, 6), "space_invaders": (6, 4)}
+
 
 def test_space_invaders_keeps_the_contract() -> None:
     """One game: all that differs between them is pgx's."""
     findings = check_contract(lambda: DeviceBackend("device").make(Task("any", "minatar-space_invaders", 3)), 200)
     assert {finding.rule: finding.evidence for finding in findings if not finding.holds} == {}
+
+
+@pytest.mark.parametrize("env_id", MINATAR)
+def test_every_game_has_its_images_and_actions_and_a_file(env_id: str) -> None:
+    channels, num_actions = SHAPES[env_id.removeprefix("minatar-")]
+    env = DeviceBackend("device").make(Task("any", env_id, 2))
+    assert env.observation_space.shape == (10, 10, channels)
+    assert env.observation_space.dtype == bool
+    assert env.action_space == spaces.Discrete(num_actions)
+    config = load_config([f"env={env_id.replace('-', '_')}"])
+    assert (config.task.id, config.backend.name, config.framework.name) == (env_id, "device", "jax_xla")
+
+
+def test_a_game_is_made_and_played_where_jax_computes_in_float64() -> None:
+    """As under precision=float64; Freeway's own code would fail there."""
+    jax.clear_caches()  # what was traced in float32 would hide it
+    with jax.enable_x64(True):
+        env = JaxVectorEnv(DynamicsEnv(MinAtar("minatar-freeway"), 2))
+        first, second = env.reset([1, 2]).obs, env.step(np.array([0, 1])).obs
+    narrow = JaxVectorEnv(DynamicsEnv(MinAtar("minatar-freeway"), 2))
+    assert_array_equal(first, narrow.reset([1, 2]).obs)
+    assert_array_equal(second, narrow.step(np.array([0, 1])).obs)
 
 
 def test_a_game_is_what_pgx_plays_with_the_same_keys() -> None:

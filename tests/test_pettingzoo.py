@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from numpy.testing import assert_array_equal
 
 from ppo_bench.configuration.load import load_config
@@ -14,6 +15,8 @@ from ppo_bench.envs.atari_players import roms
 from ppo_bench.envs.base import GraphEnv, Task, VectorEnv
 from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.pettingzoo import PettingZooBackend
+from ppo_bench.mathematics.weights import initial_weights
+from ppo_bench.networks.torch.ops import TorchOps
 from ppo_bench.runs.video.record_video import RecordedEnv, open_mp4
 from ppo_bench.runs.video.scene import draw_off_screen, open_scene
 from tests.runners import composed
@@ -106,6 +109,30 @@ def test_frames_and_rewards_are_those_of_the_wrappers_of_cleanrls_script(name: s
         assert points > 0 or name == "tennis_two_players"  # where a first serve can take longer
     finally:
         env.close()
+
+
+@pytest.mark.slow
+def test_the_preset_marks_the_observing_player_by_planes_of_1() -> None:
+    """As CleanRL's script, with the wrapper that it pins: frames are divided by 255, the planes are 0 and 1."""
+    config = load_config(["experiment=cleanrl/ppo_pettingzoo_ma_atari", "ppo.num_envs=2"])
+    env = config.backend.make(config.task)
+    network = config.network_for(env)
+    obs = torch.from_numpy(network.to_input_layout(env.reset([5, 5]).obs))  # type: ignore[union-attr]
+    env.close()
+    arrays = initial_weights(network.parameters, 1)
+    params = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    policy_outputs, values, _ = network.forward(TorchOps(torch.float32, torch.float32), params, obs, {}, None)
+    x = torch.cat((obs[..., :4].float() / 255.0, (obs[..., 4:] > 0).float()), -1).permute(0, 3, 1, 2)
+    for layer, stride in enumerate((4, 2, 1)):
+        weight = params[f"trunk.{layer}.weight"].permute(0, 3, 1, 2)
+        x = torch.relu(torch.nn.functional.conv2d(x, weight, params[f"trunk.{layer}.bias"], stride))
+    x = x.permute(0, 2, 3, 1).flatten(1)
+    x = torch.relu(x @ params["trunk.3.weight"].T + params["trunk.3.bias"])
+    torch.testing.assert_close(
+        policy_outputs[0], x @ params["actor.0.weight"].T + params["actor.0.bias"], rtol=1e-4, atol=1e-5
+    )
+    torch.testing.assert_close(values, (x @ params["critic.0.weight"].T + params["critic.0.bias"])[:, 0])
+    assert abs(values).max() < 10
 
 
 @pytest.mark.parametrize(

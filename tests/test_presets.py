@@ -7,7 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
@@ -208,3 +210,32 @@ def test_a_preset_has_the_budget_environment_and_network_of_its_script(preset: s
     settings = (config.root.total_timesteps, config.backend.name, config.task.id, type(config.network))
     assert settings == SETTINGS[preset]
     assert config.root.name == preset
+
+
+@pytest.mark.parametrize("preset", ["cleanrl/ppo_atari", "cleanrl/ppo_atari_multigpu", "cleanrl/ppo_atari_envpool"])
+def test_atari_presets_end_episodes_with_lives_and_clip_rewards(preset: str) -> None:
+    atari = load_config([f"experiment={preset}"]).task.atari
+    assert atari is not None
+    assert atari.episodic_life
+    assert atari.reward_clip
+
+
+def test_minigrids_preset_is_the_task_of_the_script() -> None:
+    """Frames of `make_env` in CleanRL's ppo_trxl.py, its limit of 96 steps, and as many positions."""
+    import gymnasium
+    from minigrid.wrappers import ImgObsWrapper, RGBImgPartialObsWrapper
+
+    theirs: Any = gymnasium.make("MiniGrid-MemoryS9-v0", agent_view_size=3, tile_size=28)
+    theirs = gymnasium.wrappers.TimeLimit(ImgObsWrapper(RGBImgPartialObsWrapper(theirs, tile_size=28)), 96)
+    config = load_config(["experiment=cleanrl/ppo_trxl_minigrid", "ppo.num_envs=1", "ppo.num_minibatches=1"])
+    assert vars(config.network)["max_episode_steps"] == theirs.spec.max_episode_steps == 96
+    ours: Any = config.backend.make(config.task)
+    policy_input, (expected, _) = ours.reset([3]), theirs.reset(seed=3)
+    rng = np.random.default_rng(1)
+    for step in range(1, 97):
+        assert_array_equal(policy_input.obs[0], expected)
+        action = int(rng.integers(2))  # turns
+        played, (expected, _, _, truncated, _) = ours.step(np.array([action])), theirs.step(action)
+        policy_input = played.policy_input
+        assert bool(played.truncated[0]) == truncated == (step == 96)
+    ours.close()
