@@ -82,6 +82,15 @@ class Vast(Sound):
         return obs, reward if self.count != 300 else self.vast_reward, *rest
 
 
+class BreaksAtRestart(Sound):
+    resets = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.resets += seed is not None
+        obs, info = super().reset(seed=seed)
+        return obs if self.resets < 2 else np.full(4, np.nan, np.float32), info
+
+
 class LargeIntegers(Sound):
     """An environment without a fault, whose numbers 32 bits do not hold."""
 
@@ -194,6 +203,7 @@ KINDS = (
     Raises,
     RaisesInRank1,
     BreaksLater,
+    BreaksAtRestart,
     LargeIntegers,
 )
 for kind in KINDS:

@@ -78,6 +78,10 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda path: (path / "arrays.safetensors").rename(path / "elsewhere"),
         "FileNotFoundError.*/arrays.safetensors",
     ),
+    "no safetensors under a right checksum": (
+        lambda path: put_in_place(path, b"\0" * 64),
+        "SafetensorError",
+    ),
     "a pickle under a right checksum": (
         lambda path: put_in_place(path, pickle.dumps(Exploit(path.parent / "run"))),
         "SafetensorError",
@@ -90,6 +94,9 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda path: (path / "state.json").write_text((path / "state.json").read_text()[:40]),
         "JSONDecodeError",
     ),
+    "state of another kind": (lambda path: (path / "state.json").write_text("[1, 2]"), "TypeError"),
+    "state that is no text": (lambda path: (path / "state.json").write_bytes(b"\xff\xfe\0"), "UnicodeDecodeError"),
+    "state without its keys": (lambda path: (path / "state.json").write_text("{}"), "KeyError"),
     "other counters": (lambda path: change_state(path, loop={}), COUNTERS_DIFFER),
     "a file in its place": (replace_by_a_file, "NotADirectoryError"),
 }
@@ -152,6 +159,15 @@ def test_a_damaged_checkpoint_is_named_and_moved_aside_and_the_one_before_is_use
     names = ["iteration_00000001", "iteration_00000002", "iteration_00000003.damaged"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
     assert loaded_iteration(tmp_path) == 2
+
+
+def test_two_damaged_checkpoints_are_both_passed_over(tmp_path: Path) -> None:
+    saved(tmp_path, 1, 2, 3)
+    flip_a_bit(tmp_path / "iteration_00000002")
+    truncate(tmp_path / "iteration_00000003")
+    warnings: list[str] = []
+    assert loaded_iteration(tmp_path, warnings.append) == 1
+    assert len(warnings) == 2
 
 
 def test_damaged_ones_do_not_count_among_those_that_are_kept(tmp_path: Path) -> None:

@@ -17,12 +17,14 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.dynamics.cartpole import CartPole
 from ppo_bench.envs.dynamics.env import DynamicsEnv
+from ppo_bench.runners import checkpoint
 from ppo_bench.runners.jax_seeds import JaxSeedsRunner
 from ppo_bench.runners.program_runner import ProgramRunner
 from ppo_bench.runs.results import error_of
+from tests.processes import has_checkpoint, started, wait_until
 from tests.refusals import assert_one_line
 from tests.runners import problem_for
-from tests.training import rows, timeless
+from tests.training import ENVIRONMENT, rows, timeless
 
 RUN = ["framework=jax_xla", "backend=device", "total_timesteps=4096"]
 GRID = "grid={ppo.learning_rate:[1e-3,2.5e-4],ppo.ent_coef:[0,0.01]}"
@@ -84,6 +86,22 @@ def test_every_run_has_the_folder_that_it_would_have_alone() -> None:
     again = [load_config(one.overrides) for one in config.of_each_run()]
     assert [one.run_folder for one in again] == [one.run_folder for one in alone]
     assert [one.resolved for one in again] == [one.resolved | {"grid": None} for one in alone]
+
+
+@pytest.mark.slow
+def test_a_grid_that_is_killed_goes_on_and_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
+    words = [*RUN, GRID, "checkpoint.every_iterations=2", "total_timesteps=65_536"]
+    runs = load_config([*words, f"outputs={tmp_path / 'killed'}"]).of_each_run()
+    divided = ENVIRONMENT | {"JAX_NUM_CPU_DEVICES": "2"}  # as this process does, whose runs it is compared with
+    with started(*words, f"outputs={tmp_path / 'killed'}", env=divided) as process:
+        wait_until(process, lambda: has_checkpoint(runs[-1].run_folder))
+    assert not any((run.run_folder / "result.json").exists() for run in runs)
+    for outputs in ("killed", "whole"):
+        assert exit_code(main, [*words, f"outputs={tmp_path / outputs}"]) == 0
+    for run, whole in zip(runs, load_config([*words, f"outputs={tmp_path / 'whole'}"]).of_each_run(), strict=True):
+        assert timeless(run.run_folder) == timeless(whole.run_folder)
+        ends = [checkpoint.load_named(checkpoint.find(one.run_folder)).arrays for one in (run, whole)]
+        assert checkpoint.digest(ends[0]) == checkpoint.digest(ends[1])
 
 
 @pytest.mark.slow

@@ -6,8 +6,10 @@ import importlib
 import json
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runners.checkpoint import load_named
+from tests.processes import TRAIN
 from tests.refusals import assert_one_line
 from tests.training import ENVIRONMENT, ROOT, rows
 
@@ -52,6 +55,12 @@ class Buffered(Plain):
         self.register_buffer("scale", torch.ones(1))
 
 
+class Frozen(Plain):
+    def __init__(self, *spaces):
+        super().__init__(*spaces)
+        self.value.weight.requires_grad_(False)
+
+
 class Dropping(Plain):
     def __init__(self, *spaces):
         super().__init__(*spaces)
@@ -70,6 +79,16 @@ class Remembering(nn.Module):
     def forward(self, obs, carry, episode_start):
         hidden = self.cell(obs, carry["hidden"] * (1 - episode_start)[:, None])
         return self.policy(hidden), self.value(hidden), {"hidden": hidden}
+
+
+class FlaxBatch(flax.linen.Module):
+    observation_space: object
+    action_space: object
+
+    @flax.linen.compact
+    def __call__(self, obs):
+        x = flax.linen.BatchNorm(use_running_average=True)(obs)
+        return flax.linen.Dense(int(self.action_space.n))(x), flax.linen.Dense(1)(x)
 
 
 class FlaxPlain(flax.linen.Module):
@@ -120,6 +139,24 @@ def test_a_command_of_the_page_runs(line: str, here: Path) -> None:
         assert "the frameworks do the same" in said
 
 
+@pytest.mark.slow
+def test_a_killed_run_goes_on_and_is_evaluated_and_recorded(here: Path) -> None:
+    words = [*SHORT, "network=own", "network.torch=mine.Net", "checkpoint.every_iterations=2", "total_timesteps=8192"]
+    whole = Path(run("-m", "ppo_bench", *words, "outputs=whole"))
+    process = subprocess.Popen([*TRAIN, *words, "outputs=o"], env=ENVIRONMENT, stderr=subprocess.DEVNULL)
+    while not list(here.glob("o/*/*/*/checkpoints/iteration_*")):
+        time.sleep(0.05)
+        assert process.poll() is None
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    folder = Path(run("-m", "ppo_bench", *words, "outputs=o"))
+    last, resumed = (load_named(path / "checkpoints").arrays for path in (whole, folder))
+    assert all(np.array_equal(last[name], resumed[name]) for name in last if name.startswith("params."))
+    played = Path(run("-m", "ppo_bench.evaluate", str(folder), "video=true", "episodes=4"))
+    assert json.loads(played.read_text())["video"]["frames"] == 11
+    assert played.with_suffix(".mp4").stat().st_size > 0
+
+
 def test_the_parameters_are_the_modules_own_and_start_as_it_makes_them(here: Path) -> None:
     words = ["network=own", "network.torch=nets.Plain", "device=cpu", "total_timesteps=512", "ppo.learning_rate=1e-30"]
     assert exit_code(main, [*words, "seed=7", "outputs=o"]) == 0
@@ -167,12 +204,14 @@ def test_a_memory_is_kept_over_steps_and_cleared_between_episodes(here: Path) ->
     [
         ([], "network=own: name a module"),
         (["network.torch=nets.Buffered"], "network.torch=nets.Buffered: scale is a buffer"),
+        (["network.torch=nets.Frozen"], "network.torch=nets.Frozen: value.weight is a buffer, a parameter without"),
         (
             ["network.torch=nets.Dropping"],
             "network.torch=nets.Dropping: drop is a buffer, a parameter",
         ),
         (["network.torch=nets.FlaxPlain"], "network.torch=nets.FlaxPlain is no torch.Module"),
         (["network.torch=nets.Plain", "env.id=Pendulum-v1"], "nets.Plain cannot be made for these spaces: Attribute"),
+        (["network.flax=nets.FlaxBatch", "framework=jax_xla"], "batch_stats are variables that a run does not keep"),
         (["network.torch=nets.Plain", "framework=jax_xla"], "network.flax=null"),
         (["network.torch=nets.Plain", "network.flax=nets.FlaxPlain", "framework=jax_xla"], "network.names: policy"),
         (["network.torch=nets.Plain", "algorithm=rnd"], "network=own: the algorithm learns 2 values"),
@@ -204,3 +243,8 @@ def test_a_name_for_a_parameter_of_another_shape_is_refused(here: Path) -> None:
     network.require("torch")
     with pytest.raises(ConfigError, match=re.escape("network.names: policy.kernel has shape (4, 2)")):
         network.require("flax")
+
+
+def test_a_choice_is_seen_as_its_one_hot_vector(here: Path) -> None:
+    words = ["env.id=FrozenLake-v1", "network=own", "network.torch=nets.Plain", "device=cpu"]
+    assert exit_code(main, [*words, "total_timesteps=1024", "outputs=o"]) == 0

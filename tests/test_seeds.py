@@ -103,6 +103,17 @@ def test_every_core_is_a_device_unless_the_user_says_how_many(env: str, said: di
     assert run.stdout == f"{devices}\n"
 
 
+def test_a_restored_state_goes_on_as_the_one_it_came_from() -> None:
+    runner = JaxSeedsRunner(problem_for(DynamicsEnv(CartPole(), 4), 9, NORMALIZED), DynamicsEnv(CartPole(), 4), 1)
+    state, _ = runner.iterate(runner.init(SEEDS))
+    exported = runner.export(state)
+    twin = JaxSeedsRunner(problem_for(DynamicsEnv(CartPole(), 4), 9, NORMALIZED), DynamicsEnv(CartPole(), 4), 1)
+    restarted, _ = runner.iterate(runner.restart_envs(state, 1))
+    restored, _ = twin.iterate(twin.restore(exported))
+    for a, b in zip(runner.export(restarted), twin.export(restored), strict=True):
+        assert all(np.array_equal(a[name], b[name]) for name in a)
+
+
 @pytest.mark.parametrize("env", ["env=tic_tac_toe", "env=deep_sea"])
 def test_games_and_rnd_learn_in_one_program_what_they_learn_alone(env: str) -> None:
     config = load_config([env, "backend=device", "framework=jax_xla", "precision=float64", *SMALL])

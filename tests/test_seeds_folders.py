@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +18,7 @@ from ppo_bench.commands.report.folders import read
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
+from ppo_bench.runs.loop import save as save_all
 from tests.processes import has_checkpoint, started, wait_until
 from tests.refusals import assert_one_line
 from tests.training import ENVIRONMENT, rows, timeless
@@ -86,6 +90,20 @@ def test_seeds_of_which_some_have_no_newest_checkpoint_go_on_together(
     assert train(tmp_path) == 0
     for old, new in zip(configs(finished), configs(tmp_path), strict=True):
         assert timeless(old.run_folder) == timeless(new.run_folder)
+
+
+def test_a_seed_that_went_back_with_the_others_and_was_killed_again_goes_on_alone(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy_without(finished, tmp_path, {5: [8], 6: [6, 8], 7: [8]})
+    folder = configs(tmp_path)[0].run_folder
+    with monkeypatch.context() as patched:
+        patched.setattr("ppo_bench.runs.train.run_iterations", killed)
+        assert train(tmp_path) == 130
+    assert len(timeless(folder)) == 3
+    assert (folder / "checkpoints" / "best").resolve().name == "iteration_00000003"
+    assert exit_code(main, [*TOGETHER, "num_seeds=1", f"outputs={tmp_path}"]) == 0
+    assert len(timeless(folder)) == ITERATIONS
 
 
 def test_seeds_that_are_killed_go_on_together(tmp_path: Path) -> None:
@@ -165,6 +183,23 @@ def test_a_seed_that_has_failed_sets_the_others_back_no_more(
     (configs(tmp_path)[1].run_folder / "error.txt").write_text("policy_loss is nan in iteration 5: learning diverged\n")
     assert train(tmp_path) == 0
     assert re.findall(STEPS, capfd.readouterr().err) == ["seeds 5, 7", "seed 6"]
+
+
+def test_a_stop_at_the_very_end_of_some_seeds_leaves_the_others_for_later(
+    finished: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy_without(finished, tmp_path, {5: [3, 8], 6: [3, 6, 8], 7: [3, 6, 8]})
+
+    def save(runner: Any, state: Any, records: Any, *rest: Any, **more: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        save_all(runner, state, records, *rest, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("ppo_bench.runs.loop.save", save)
+        assert train(tmp_path) == 130
+    assert "stopped with 2 of 3 runs left; the same command goes on with them" in capfd.readouterr().err
+    assert [(config.run_folder / "result.json").exists() for config in configs(tmp_path)] == [True, False, False]
+    assert train(tmp_path) == 0
 
 
 @pytest.mark.parametrize(

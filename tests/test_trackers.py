@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -123,6 +126,19 @@ def test_a_finished_run_is_logged_afterwards_once_with_its_videos(tmp_path: Path
     assert last["global_step"] == 1024
 
 
+def test_every_seed_of_a_program_is_a_run_of_its_own(tmp_path: Path) -> None:
+    run = ["env=cartpole", "framework=jax_xla", "backend=device", "total_timesteps=1024", f"outputs={tmp_path}"]
+    assert warnings_of(trained(*run, *BOTH, "num_seeds=2")) == []
+    for seed in (1, 2):
+        folder = load_config([*run, f"seed={seed}"]).run_folder
+        expected = pytest.approx([row["value_loss"] for row in rows(folder)])
+        scalars = events(folder).Scalars("losses/value_loss")
+        assert [event.step for event in scalars] == [512, 1024]
+        assert [event.value for event in scalars] == expected
+        (file,) = folder.glob("wandb/offline-run-*/*.wandb")
+        assert [row["losses/value_loss"] for row in history(file)] == expected
+
+
 def test_what_the_user_has_set_for_wandb_is_heeded(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     variables = {"MODE": "offline", "PROJECT": "mine", "DIR": str(tmp_path / "own"), "NAME": "first", "NOTES": "why"}
@@ -157,6 +173,33 @@ def test_a_tracker_that_raises_costs_a_warning_and_is_left_alone(
     moments = ("open", "log", "finish")
     assert [name for name in moments if (folder / name).exists()] == list(moments[: moments.index(moment) + 1])
     assert [event.step for event in events(folder).Scalars("charts/SPS")] == [512, 1024]  # the other goes on
+
+
+@pytest.fixture
+def silent_server() -> Iterator[str]:
+    """The address of a server that accepts every connection and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        accepted: list[socket.socket] = []
+
+        def accept() -> None:
+            while True:
+                try:
+                    accepted.append(server.accept()[0])
+                except OSError:
+                    return
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        assert accepted, "nobody has called"
+        server.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_wandb_server_that_never_answers_costs_a_warning(silent_server: str, tmp_path: Path) -> None:
+    words = [*GYM, *SHORT, f"outputs={tmp_path}", "tracker=wandb"]
+    run = trained(*words, WANDB_BASE_URL=silent_server, WANDB_API_KEY="0" * 40, WANDB_INIT_TIMEOUT="2")
+    (warning,) = warnings_of(run)
+    assert "tracker=wandb has stopped: CommError" in warning
+    assert str(load_config(words).run_folder) in run.stdout.splitlines()
 
 
 HASTY = """

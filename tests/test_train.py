@@ -225,6 +225,14 @@ def test_an_environment_that_breaks_is_named_and_what_was_saved_is_kept(
     assert message.endswith("seed1 is kept up to iteration 2")
 
 
+def test_an_observation_of_nan_after_a_restart_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["env.id=tests.broken:BreaksAtRestart-v0", "backend=gymnasium", "total_timesteps=4096"]
+    assert exit_code(main, [*words, "checkpoint.every_iterations=2", f"outputs={tmp_path}"]) == 1
+    message = capsys.readouterr().err.splitlines()[-1]
+    assert "environment 0 gave an observation of nan, which is not finite" in message
+    assert message.endswith("seed1 is kept up to iteration 2")
+
+
 def test_the_standard_deviation_of_a_policy_is_a_column_and_a_large_one_is_warned_of_once(
     finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -65,7 +65,9 @@ def test_a_video_is_made_at_the_first_checkpoint_after_so_many_episodes(recorded
 
 
 def test_a_video_shows_one_episode_from_start_to_end(recorded: Path) -> None:
-    for path in (recorded / "evaluations").glob("*.mp4"):
+    videos = list((recorded / "evaluations").glob("*.mp4"))
+    assert videos
+    for path in videos:
         about = json.loads(path.with_suffix(".json").read_text())
         assert about["global_step"] == 512 * about["iteration"]
         assert not about["greedy"]
