@@ -25,7 +25,9 @@ from tests.walks import (
     IsTruncatedWithoutBeingOver,
     NeverEnds,
     ObservationsAreDouble,
+    ObservationsAreNan,
     PaysForResets,
+    RewardsAreDouble,
     RewardsAreInfinite,
     RewardsAreScaled,
     SeedsItselfFromWhatCameBefore,
@@ -73,6 +75,31 @@ def test_an_environment_of_ones_own_can_be_checked() -> None:
 
 
 @pytest.mark.parametrize(
+    ("limit", "plays", "rules"),
+    [
+        (6, [1200] * 4, []),
+        (1000, [1200, 2400, 2400, 2400, 2400], []),  # 3 environments: 3 resets in 1,200 steps, 6 in 2,400
+        (5000, [1200, 2400, 4800, 4800, 4800, 4800], [ENDS]),
+    ],
+)
+def test_plays_are_as_long_as_it_takes_to_see_ends(limit: int, plays: list[int], rules: list[str]) -> None:
+    seen: list[int] = []
+
+    class Lasting(Walk):
+        def reset(self, seeds: Sequence[int]) -> PolicyInput:
+            seen.append(0)
+            return super().reset(seeds)
+
+        def step(self, actions: np.ndarray) -> EnvStep:
+            seen[-1] += 1
+            return super().step(actions)
+
+    Lasting.limit = limit
+    assert list(broken(check_contract(Lasting))) == rules
+    assert seen == plays
+
+
+@pytest.mark.parametrize(
     ("make", "rules"),
     [
         (IgnoresItsSeed, [OTHER_SEED, ALONE]),
@@ -81,6 +108,7 @@ def test_an_environment_of_ones_own_can_be_checked() -> None:
         (AllEnvironmentsAreOne, [NO_TWINS, ALONE]),
         (RewardsAreInfinite, [FINITE]),
         (ObservationsAreDouble, [OBS_TYPE]),
+        (RewardsAreDouble, [STEP_TYPES]),
         (FlagsAreIntegers, [STEP_TYPES]),
         (NeverEnds, [ENDS]),
         (PaysForResets, [NO_REWARD]),
@@ -95,6 +123,10 @@ def test_an_environment_of_ones_own_can_be_checked() -> None:
 )
 def test_what_is_broken_is_named_and_nothing_else(make: Callable[[], VectorEnv], rules: list[str]) -> None:
     assert list(broken(check_contract(make, 60))) == rules
+
+
+def test_observations_that_are_not_numbers_are_found() -> None:
+    assert FINITE in broken(check_contract(ObservationsAreNan, 60))
 
 
 def test_a_second_end_on_the_reset_step_is_found() -> None:

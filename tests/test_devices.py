@@ -59,6 +59,13 @@ def test_every_shard_gives_as_many_samples_to_each_minibatch_and_each_sample_onc
     assert not np.array_equal(rows[0], rows[1])
 
 
+def test_shards_are_shuffled_independently() -> None:
+    rows = drawn(update_functions("ppo.shards=2"))
+    first, second = rows.reshape(2, 2, 2, 8).swapaxes(0, 2).reshape(2, -1)
+    places = [shard // 8 * 4 + shard % 4 for shard in (first, second)]
+    assert not np.array_equal(*places)
+
+
 @pytest.mark.parametrize("devices", [2, 4])
 def test_a_device_draws_what_its_shards_have_in_the_whole(devices: int) -> None:
     whole = drawn(update_functions("ppo.shards=4"))

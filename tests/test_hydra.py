@@ -131,6 +131,16 @@ def test_a_configuration_of_ones_own_is_the_first(
     assert load_config([*overrides, "seed=3", "total_timesteps=1024", "outputs=outputs"]).run_folder == folder
 
 
+def test_a_run_is_run_again_from_its_pickled_configuration(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    pickles = "+hydra.callbacks.pickle._target_=hydra.experimental.callbacks.PickleJobInfoCallback"
+    printed(capsys, *RUN, pickles, "hydra.run.dir=mine")
+    first = json.loads((here / "mine" / "result.json").read_text())
+    (here / "mine").rename(here / "first")
+    with pytest.warns(UserWarning, match="Experimental rerun"):
+        assert printed(capsys, "--experimental-rerun", "first/.hydra/config.pickle") == f"{here}/mine\n"
+    assert json.loads((here / "mine" / "result.json").read_text())["episodes"] == first["episodes"]
+
+
 def test_a_full_error_is_hydras_with_its_traceback(tmp_path: Path) -> None:
     command = [*TRAIN, "env=cartpol", f"outputs={tmp_path}"]
     for full, expected in (("0", False), ("1", True)):

@@ -44,6 +44,7 @@ def test_the_folders_of_a_revision_stay(words: str, folder: str) -> None:
         ("", "checkpoint.keep=9"),
         ("", "tracker=[tensorboard,wandb]"),
         ("", "evaluation.every_iterations=3"),
+        ("", "video.every_episodes=9"),
         ("", "env.kwargs=null"),
         ("", "ppo.weight_decay=0"),
         ("ppo.shards=2", "ppo.shards=2 devices=2"),

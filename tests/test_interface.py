@@ -175,6 +175,7 @@ def test_wrong_use_is_named(run: Path, tmp_path: Path) -> None:
     ("env_id", "words"),
     [
         ("tests.test_combined:Agreeing-v0", ["network=mlp", "backend=gymnasium"]),  # an image in bytes, and a number
+        ("FrozenLake-v1", ["backend=gymnasium"]),  # a choice
         ("Blackjack-v1", ["backend=gymnasium"]),  # a tuple of choices
     ],
 )
@@ -195,6 +196,9 @@ def test_observations_of_several_parts_are_taken_as_the_environment_gives_them(
     trained = [ppo_bench.load(folder, greedy=False) for _ in range(2)]
     for _ in range(5):
         np.testing.assert_array_equal(trained[0].act(stacked), trained[1].act(vectors.astype(np.float32)))
-    for single in (observed[0], vectors[0]):
+    singles = [observed[0]]
+    if not isinstance(env.observation_space, gymnasium.spaces.Discrete):  # else a vector is as many choices
+        singles.append(vectors[0])
+    for single in singles:
         with pytest.raises(ConfigError, match=r"\[N, ...\]"):
             trained[0].act(single)

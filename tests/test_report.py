@@ -177,11 +177,32 @@ def test_a_margin_is_the_baselines_own_where_the_task_has_no_scale(
     assert abs(float(row["margin"]) - 0.05 * 43) < 1e-9
 
 
+def test_mean_speeds_stand_beside_steady_ones(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    whole = write_run(tmp_path / "o", "cartpole", "torch_compile", 1, iterations=100)
+    cut = write_run(tmp_path / "o", "cartpole", "torch_compile", 2, iterations=100)
+    results = [json.loads((folder / "result.json").read_text()) for folder in (whole, cut)]
+    results[0] |= {"mean_sps": 2_500.0}
+    results[1] |= {"mean_sps": 2_700.0, "cut_episodes": 3, "cut_steps": 5_120}
+    for folder, result in zip((whole, cut), results, strict=True):
+        (folder / "result.json").write_text(json.dumps(result))
+    code, _, errors = report(capfd, tmp_path / "o")
+    assert code == 0
+    assert aggregates(tmp_path / "o" / "report")["cartpole", "torch_compile", "mean_sps"][0] == 2_600.0
+    (first, second) = read_table(tmp_path / "o" / "report" / "tables" / "runs.csv")
+    assert (first["cut episodes"], first["cut steps (fraction)"]) == ("", "")
+    assert (second["cut episodes"], second["cut steps (fraction)"]) == ("3", "0.1")
+    assert "cut:" not in errors  # a tenth is borne
+    (cut / "result.json").write_text(json.dumps(results[1] | {"cut_steps": 5_121 * 2}))
+    errors = report(capfd, tmp_path / "o")[2]
+    assert f"returns leave out the episodes that restarts of the environments cut: {cut} (20% of its steps" in errors
+
+
+@pytest.mark.slow
 def test_the_same_runs_give_the_same_bytes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write_sweep(tmp_path / "o", ("cartpole",), seeds=2)
     for name in ("a", "b"):
-        assert report(capfd, tmp_path / "o", "--out", tmp_path / name)[0] == 0
+        assert report(capfd, tmp_path / "o", "--out", tmp_path / name, "--png")[0] == 0
     files = [path.relative_to(tmp_path / "a") for path in (tmp_path / "a").rglob("*.*")]
-    assert len(files) > 5
+    assert len(files) > 20
     for path in files:
         assert (tmp_path / "a" / path).read_bytes() == (tmp_path / "b" / path).read_bytes(), path

@@ -217,6 +217,7 @@ def test_a_time_limit_without_a_final_observation_is_refused() -> None:
     [
         (["env.id=tests.tensor_envs:text"], "lacks num_envs"),
         (["env.id=tests.tensor_envs"], "module:factory"),
+        (["framework=jax_xla"], "made of PyTorch tensors: use framework=torch_eager"),
         (["algorithm=rnd"], "algorithm=rnd"),
         (["devices=2", "ppo.shards=2"], "devices=2"),
         (["env.wrappers=[{_target_:gymnasium.wrappers.TimeAware}]"], "env.wrappers"),

@@ -64,6 +64,7 @@ ALONE = [
 """Failures of the one environment that is tried first."""
 VECTORISED = [
     ("__init__", 2, "environment 0 of tests.broken:Fails-v0: its constructor"),
+    ("reset", 9, "of tests.broken:Fails-v0: reset"),
     ("step", 40, "of tests.broken:Fails-v0: step"),
 ]
 

@@ -84,6 +84,12 @@ class IsTruncatedAtAnyTime(Walk):
         return step._replace(terminated=np.zeros_like(step.terminated), truncated=step.episode_over)
 
 
+class ObservationsAreNan(Walk):
+    def step(self, actions: np.ndarray) -> EnvStep:
+        step = super().step(actions)
+        return step._replace(obs=np.where(self.time[:, None] == 2, np.float32(np.nan), step.obs))
+
+
 class RewardsAreInfinite(Walk):
     def step(self, actions: np.ndarray) -> EnvStep:
         step = super().step(actions)
@@ -94,6 +100,12 @@ class RewardsAreInfinite(Walk):
 class ObservationsAreDouble(Walk):
     def obs(self) -> np.ndarray:
         return super().obs().astype(np.float64)
+
+
+class RewardsAreDouble(Walk):
+    def step(self, actions: np.ndarray) -> EnvStep:
+        step = super().step(actions)
+        return step._replace(reward=step.reward.astype(np.float64))
 
 
 class FlagsAreIntegers(Walk):

@@ -75,6 +75,27 @@ def test_a_run_goes_on_after_one_of_its_nodes_has_died(
     assert_same(runs.folder("seed1"), on_one)
 
 
+def remarks_with(start: str, runs: Runs, tmp_path: Path) -> str:
+    """What launch/status.py says of a run that has failed, whose Python processes all begin with the code `start`."""
+    (tmp_path / "sitecustomize.py").write_text(start)
+    setup = f"launch.setup=['export PYTHONPATH={tmp_path}:$PYTHONPATH']"
+    runs.launch(*RUN, *PAIR, setup, "collective_timeout_seconds=20", cpus=2)
+    return runs.wait("given up", lambda s: s["seed1"].state == "failed")["seed1"].remarks
+
+
+NEVER = """
+import os, sys, time
+if os.environ.get("RANK") == "1" and "ppo_bench" in sys.orig_argv:
+    time.sleep(600)
+"""
+
+
+def test_a_node_that_never_comes_is_one_line(runs: Runs, tmp_path: Path) -> None:
+    remarks = remarks_with(NEVER, runs, tmp_path)
+    assert remarks.startswith("not all 2 processes came within 20 seconds; see ")
+    wait_for_an_empty_queue()
+
+
 def test_a_process_that_is_killed_on_a_node_that_lives_is_a_failure(runs: Runs, nodes: dict[str, Node]) -> None:
     """In JAX, which would end all processes by itself. In PyTorch: tests/test_devices_faults.py."""
     runs.launch(*RUN, *PAIR, "framework=jax_xla", cpus=2)
@@ -86,6 +107,18 @@ def test_a_process_that_is_killed_on_a_node_that_lives_is_a_failure(runs: Runs, 
     assert ": killed by SIGKILL; see " in status["seed1"].remarks
     wait_for_an_empty_queue()
     assert "1 of 1 runs would be submitted" in runs.launch(*RUN, *PAIR, "framework=jax_xla", "--dry-run", cpus=2)
+
+
+def test_a_signal_to_the_other_node_alone_queues_the_job_again(runs: Runs, nodes: dict[str, Node]) -> None:
+    """In JAX, which would take the signal itself. In PyTorch: tests/test_devices_faults.py."""
+    runs.launch(*RUN, *PAIR, "framework=jax_xla", cpus=2)
+    runs.wait_for_checkpoint("seed1")
+    (training,) = (p for p in nodes["right"].processes() if _is_training(p))
+    os.kill(training, signal.SIGTERM)
+    runs.wait("the run queued again", lambda s: s["seed1"].remarks.endswith("requeues: 1"))
+    status = runs.wait_until_idle()
+    assert status["seed1"].state == "done", runs.log(status["seed1"])
+    assert "resuming" in runs.log(status["seed1"])
 
 
 def _is_training(process: int) -> bool:
