@@ -54,15 +54,16 @@ def test_gae_by_hand(
     assert_array_equal(advantages, column(*expected))
 
 
-def test_gae_at_lambda_0_is_the_td_error(ns: Namespace) -> None:
-    advantages = ns.run(ppo.gae, REWARDS, VALUES, NEVER, NEVER, gamma=0.5, gae_lambda=0.0)
-    assert_array_equal(advantages, column(1, -5, 4))
-
-
-def test_gae_at_lambda_1_is_the_discounted_return_less_the_value(ns: Namespace) -> None:
-    # returns: 3 + 6/2 = 6, 2 + 6/2 = 5, 1 + 5/2 = 3.5
-    advantages = ns.run(ppo.gae, REWARDS, VALUES, NEVER, NEVER, gamma=0.5, gae_lambda=1.0)
-    assert_array_equal(advantages, column(3.5 - 4, 5 - 8, 6 - 2))
+@pytest.mark.parametrize(
+    ("gae_lambda", "expected"),
+    [
+        (0.0, (1, -5, 4)),  # the TD error
+        (1.0, (3.5 - 4, 5 - 8, 6 - 2)),  # the return less the value: 3 + 6/2 = 6, 2 + 6/2 = 5, 1 + 5/2 = 3.5
+    ],
+)
+def test_gae_at_the_ends_of_lambda(ns: Namespace, gae_lambda: float, expected: tuple[float, ...]) -> None:
+    advantages = ns.run(ppo.gae, REWARDS, VALUES, NEVER, NEVER, gamma=0.5, gae_lambda=gae_lambda)
+    assert_array_equal(advantages, column(*expected))
 
 
 def test_gae_of_float32_is_float32(ns: Namespace) -> None:
