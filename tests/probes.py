@@ -60,16 +60,6 @@ class Constant(Probe):
     """One step, reward 1: V = 1."""
 
 
-class Observation(Probe):
-    """One step, reward equal to the observation: V(s) = s."""
-
-    def observation(self) -> np.ndarray:
-        return self.signs
-
-    def reward(self, actions: np.ndarray) -> np.ndarray:
-        return self.signs
-
-
 class Discounting(Probe):
     """Two steps, reward 1 after the second: V(0) = gamma, V(1) = 1."""
 
@@ -80,13 +70,6 @@ class Discounting(Probe):
 
     def reward(self, actions: np.ndarray) -> np.ndarray:
         return (self.step_in_episode == 1).astype(float)
-
-
-class Action(Probe):
-    """One step, reward 1 for action 1 and -1 for action 0: always 1, V = 1."""
-
-    def reward(self, actions: np.ndarray) -> np.ndarray:
-        return np.where(actions == 1, 1.0, -1.0)
 
 
 class ActionOfObservation(Probe):

@@ -75,25 +75,6 @@ class RandomScenes:
         pass
 
 
-class Ends(RandomScenes):
-    """Episodes that end on their third step: in one environment for good, in the other by a time limit."""
-
-    count: np.ndarray
-    resets: np.ndarray
-
-    def step(self, actions: np.ndarray) -> EnvStep:
-        step = super().step(actions)
-        self.count = np.where(self.resets, 0, self.count + 1)
-        ends = self.count == 3
-        self.resets = ends
-        first = np.arange(2) == 0
-        return step._replace(terminated=ends & first, truncated=ends & ~first, episode_over=ends)
-
-    def reset(self, seeds: Sequence[int]) -> PolicyInput:
-        self.count, self.resets = np.zeros(2, int), np.zeros(2, bool)
-        return super().reset(seeds)
-
-
 class Endings:
     """Four environments of random scenes, with every way to end in the middle and at both edges of rollouts.
 

@@ -86,8 +86,3 @@ class TensorScenes:
 def text(num_envs: int) -> str:
     """A factory that makes no environments."""
     return "text"
-
-
-def fewer(num_envs: int) -> Poles:
-    """A factory that ignores how many environments it is to make."""
-    return Poles(2)

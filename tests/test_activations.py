@@ -10,14 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Discrete
 from numpy.testing import assert_allclose
 
 from ppo_bench.networks import spec
 from ppo_bench.networks.flax import layers as flax_layers
 from ppo_bench.networks.torch import layers as torch_layers
-from ppo_bench.networks.transformer import Trxl
-from tests.layers import WAYS
 
 POINTS = np.array([-1.5, -1e-3, 0.0, 1e-3, 1.5])
 
@@ -52,21 +49,3 @@ def test_activations_have_the_same_values_and_derivatives_in_both_frameworks(act
     with jax.enable_x64(True):
         activate, points = flax_layers.ACTIVATIONS[activation], jnp.asarray(POINTS)
         assert_allclose([activate(points), jax.vmap(jax.grad(activate))(points)], expected, rtol=1e-14, atol=1e-17)
-
-
-@pytest.mark.parametrize(("way", "grad"), [("torch", torch.func.grad), ("jax", jax.grad)])
-def test_the_cross_entropy_of_a_logit_has_the_same_derivative_in_both_frameworks(way: str, grad: Any) -> None:
-    """It is sigmoid(logit) - target, at 0 as well. Each channel of the decoder's images has its logit as its bias."""
-    space = Box(0, 255, (36, 36, len(POINTS)), np.uint8)
-    network = Trxl(1, 1, 2, 1, "none", 1, False, reconstruction_coef=1.0).build(space, Discrete(2))
-    with jax.enable_x64(True):
-        ops, array = WAYS[way]
-        image, start = array(np.full((1, *space.shape), 0.25)), array(np.zeros(1))
-        carry = {"steps": start, "inputs": array(np.zeros((1, 1, 1, 2)))}
-        params = {p.name: array(np.zeros(p.shape)) for p in network.parameters}
-
-        def loss(bias: Any) -> Any:
-            return ops.call(network.module, params | {"decoder.3.bias": bias}, image, carry, start, image=image)[-1]
-
-        gradient = len(POINTS) * grad(loss)(array(POINTS))
-    assert_allclose(gradient, [logistic(float(x)) - 0.25 for x in POINTS], rtol=1e-14)

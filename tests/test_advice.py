@@ -19,7 +19,6 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics.distributions import ActionBounds, action_bounds
 from ppo_bench.runners.host_envs import HostEnvs
 from ppo_bench.runs.advice import advice
-from tests.refusals import assert_untrained
 from tests.runners import problem_for
 from tests.scripted import Script, begun, collect
 
@@ -66,11 +65,6 @@ def test_nothing_is_said_of_what_is_well(overrides: list[str]) -> None:
     assert said(*overrides) == []
 
 
-def test_the_presets_window_holds_five_episodes_and_their_resets() -> None:
-    config = load_config(["experiment=cleanrl/ppo_continuous_action_isaacgym"])
-    assert config.root.checkpoint.every_iterations * config.ppo.num_steps > 5 * 1_000 + 4
-
-
 def test_actions_far_from_the_scale_of_a_new_policy_are_warned_of() -> None:
     pendulum = ["env=pendulum", FAR]
     (line,) = said(*pendulum)
@@ -114,36 +108,6 @@ def test_images_too_small_for_convolutions_are_warned_of() -> None:
     assert said(*words, "network=impala_cnn") == []
 
 
-class Wide(Small):
-    """The same of 40 x 40 integers, which are no bytes."""
-
-    observation_space = spaces.Box(0, 255, (40, 40, 3), np.int32)
-
-
-class Matrices(Small):
-    """A matrix of floats beside a number."""
-
-    observation_space: Any = spaces.Dict(
-        {"map": spaces.Box(0, 1, (40, 50), np.float32), "speed": spaces.Box(0, 1, (1,), np.float32)}
-    )
-
-    def _observe(self) -> Any:
-        return {name: np.zeros(part.shape, part.dtype) for name, part in self.observation_space.items()}
-
-
-gymnasium.register("Wide-v0", "tests.test_advice:Wide")
-gymnasium.register("Matrices-v0", "tests.test_advice:Matrices")
-
-
-def test_arrays_that_auto_does_not_take_for_images_are_warned_of() -> None:
-    words = ("env.id=tests.test_advice:Wide-v0", "env=cartpole")
-    (line,) = said(*words)
-    assert "have arrays (40, 40, 3), laid out as one vector for an MLP" in line
-    assert said(*words, "network=mlp") == []
-    (line,) = said("env.id=tests.test_advice:Matrices-v0", "env=cartpole")
-    assert "have arrays (40, 50), laid out as one vector for an MLP" in line
-
-
 def test_steps_that_whole_iterations_leave_out_are_warned_of() -> None:
     (line,) = said("total_timesteps=1000")
     assert "total_timesteps=1000 is rounded down to 512: iterations have 512 steps" in line
@@ -182,13 +146,6 @@ def test_environments_are_given_what_is_stretched() -> None:
 def test_what_has_no_bounds_cannot_be_rescaled(space: spaces.Space) -> None:
     with pytest.raises(ConfigError, match=r"env\.rescale_actions=true is for actions of floats with bounds"):
         action_bounds(space, rescaled=True)
-
-
-def test_a_user_is_told_so_in_a_line(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert exit_code(main, ["env.rescale_actions=true", f"outputs={tmp_path}"]) == 2
-    (line,) = capfd.readouterr().err.splitlines()
-    assert line.startswith("ppo_bench: env.rescale_actions=true is for actions of floats with bounds")
-    assert_untrained(tmp_path)
 
 
 def test_an_id_whose_actions_are_floats_is_told_of_the_numbers_for_them(

@@ -35,15 +35,6 @@ def test_what_the_command_line_gives_is_not_swept() -> None:
     assert len(jobs) == 6
 
 
-def test_one_of_several_experiments_cannot_be_a_sweep(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Hydra takes `hydra.sweeper.params` from the configuration of the multirun, not from those of its jobs."""
-    word = "experiment=campaign/minatar,cleanrl/ppo"
-    assert sweep_jobs([word]) == [["experiment=campaign/minatar"], ["experiment=cleanrl/ppo"]]
-    assert exit_code(main, ["-m", word, f"outputs={tmp_path}"]) == 2
-    assert "this experiment is a sweep over " in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize("name", CAMPAIGN)
 def test_every_run_of_the_campaign_has_a_configuration_and_a_folder_of_its_own(name: str) -> None:
     jobs = sweep_jobs([f"experiment=campaign/{name}"])
@@ -63,13 +54,3 @@ def test_a_sweep_without_m_is_one_line_and_trains_nothing(capsys: pytest.Capture
     with pytest.raises(ConfigError, match=f"^{re.escape(line)}$"):
         ppo_bench.train(words)
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.slow
-def test_a_sweep_runs_what_is_left_to_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    words = ["experiment=campaign/classic", "seed=1", "env=cartpole", "framework=torch_eager"]
-    small = ["ppo.num_envs=2", "ppo.num_steps=32", "total_timesteps=128", "device=cpu", f"outputs={tmp_path}"]
-    assert exit_code(main, ["-m", *words, *small]) == 0
-    assert [path.parent.name for path in tmp_path.rglob("result.json")] == ["seed1"]
-    assert exit_code(main, ["-m", *words, *small]) == 0
-    assert "1 skipped" in capsys.readouterr().err

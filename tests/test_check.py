@@ -27,7 +27,6 @@ from tests.walks import (
     ObservationsAreDouble,
     ObservationsAreNan,
     PaysForResets,
-    RewardsAreColumns,
     RewardsAreDouble,
     RewardsAreInfinite,
     RewardsAreScaled,
@@ -128,10 +127,6 @@ def test_what_is_broken_is_named_and_nothing_else(make: Callable[[], VectorEnv],
 
 def test_observations_that_are_not_numbers_are_found() -> None:
     assert FINITE in broken(check_contract(ObservationsAreNan, 60))
-
-
-def test_rewards_of_the_wrong_shape_are_found() -> None:
-    assert STEP_TYPES in broken(check_contract(RewardsAreColumns, 60))
 
 
 def test_a_second_end_on_the_reset_step_is_found() -> None:

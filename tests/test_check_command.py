@@ -10,7 +10,6 @@ from gymnasium.envs.classic_control import CartPoleEnv
 
 from ppo_bench.commands import check
 from ppo_bench.common.cli import exit_code
-from tests.refusals import assert_one_line
 
 pytestmark = pytest.mark.slow
 
@@ -55,10 +54,3 @@ def test_what_an_environment_raises_is_shown_and_a_line(capfd: pytest.CaptureFix
     out, err = capfd.readouterr()
     assert out == "FAIL  it raises in random play: RuntimeError: the pole broke\n"
     assert "in step\n    raise RuntimeError" in err
-
-
-def test_the_command_refuses_an_unknown_environment_with_one_line(capfd: pytest.CaptureFixture[str]) -> None:
-    assert exit_code(check.main, ["env=cartpole", "env.id=CartPol-v1", "backend=gymnasium"]) == 2
-    out, err = capfd.readouterr()
-    assert out == ""
-    assert_one_line(err, "CartPol-v1")

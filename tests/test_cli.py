@@ -10,7 +10,6 @@ import pytest
 
 from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
-from ppo_bench.configuration.load import load_config
 from tests.processes import TRAIN
 from tests.refusals import assert_one_line, assert_untrained
 from tests.training import ENVIRONMENT, GYM, SHORT
@@ -200,19 +199,3 @@ def test_outputs_that_cannot_be_written_are_named(
     assert code == 2
     assert_one_line(capfd.readouterr().err, f"cannot write to {in_the_way}")
     assert in_the_way.read_text() == "a file"
-
-
-def test_a_run_whose_checkpoints_are_all_damaged_says_how_to_start_afresh(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    arguments = [*GYM, *SHORT, f"outputs={tmp_path}"]
-    checkpoints = load_config(arguments).run_folder / "checkpoints"
-    for name in ("iteration_00000001", "iteration_00000002"):
-        (checkpoints / name).mkdir(parents=True)
-    assert exit_code(main, arguments) == 2
-    error = capfd.readouterr().err
-    assert_one_line(error, f"no checkpoint in {checkpoints} is intact (iteration_00000002: ")
-    assert "; iteration_00000001: " in error
-    assert exit_code(main, arguments) == 2
-    assert_one_line(capfd.readouterr().err, "rerun=true")
-    assert exit_code(main, [*arguments, "rerun=true"]) == 0

@@ -7,16 +7,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from omegaconf import OmegaConf
 
 from ppo_bench.__main__ import main
 from ppo_bench.commands.evaluate import main as evaluate
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.paths import CONF
-from ppo_bench.configuration.load import load_config
 from tests.processes import TRAIN
 from tests.refusals import assert_one_line
 from tests.training import ENVIRONMENT, SMALL
@@ -42,17 +39,6 @@ def test_help_imports_no_framework(tmp_path: Path) -> None:
     words = [sys.executable, "-c", script]
     process = subprocess.run(words, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=True)
     assert process.stdout.splitlines()[-1] == str([False] * len(heavy))
-
-
-def test_cfg_prints_the_configuration_as_yaml_and_runs_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert exit_code(main, ["--cfg", "job", "--resolve", "env=pong", "ppo.gamma=0.5"]) == 0
-    printed: Any = OmegaConf.to_container(OmegaConf.create(capsys.readouterr().out))
-    resolved = load_config(["env=pong", "ppo.gamma=0.5"]).resolved
-    assert printed == resolved
-    assert list(tmp_path.iterdir()) == []
 
 
 def interrupted(_: list[str]) -> int:

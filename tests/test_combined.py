@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -14,18 +12,13 @@ from gymnasium import spaces
 from numpy.testing import assert_allclose, assert_array_equal
 
 from ppo_bench.common.flattened import FlattenedBox, leaf_spaces
-from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.gymnasium import GymnasiumBackend
 from ppo_bench.envs.observation_flattening import ObservationFlattener
-from ppo_bench.envs.observation_selection import make_env
 from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.convolutions import find_images
 from ppo_bench.networks.spec import Combined
 from ppo_bench.networks.torch.ops import TorchOps
-from ppo_bench.runners.checkpoint import find, load
-from ppo_bench.runs.advice import advice
-from tests.training import trained
 
 SIDE = 36
 PIXELS = SIDE * SIDE * 3
@@ -56,14 +49,7 @@ class Agreeing(gymnasium.Env[dict[str, Any], Any]):
         return {"camera": camera, "sign": np.array([2.0 * self.positive - 1.0], np.float32)}
 
 
-class Pushing(Agreeing):
-    """The same with a force as its action."""
-
-    action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
-
-
 gymnasium.register("Agreeing-v0", "tests.test_combined:Agreeing")
-gymnasium.register("Pushing-v0", "tests.test_combined:Pushing")
 ENV_ID = "tests.test_combined:Agreeing-v0"
 
 
@@ -140,18 +126,3 @@ def test_an_image_of_bytes_beside_bytes_is_divided_by_255() -> None:
     )
     assert_allclose(found.values, expected.values, rtol=1e-12)
     assert float(found.values.std()) > 0.0
-
-
-def test_to_normalise_images_is_not_advised_where_actions_are_floats() -> None:
-    config = load_config(["env.id=tests.test_combined:Pushing-v0"])
-    env = make_env(config.backend, config.task)
-    assert not any("actions of floats" in line for line in advice(config, env))
-    env.close()
-
-
-@pytest.mark.slow
-def test_a_policy_that_needs_image_and_number_is_learnt(tmp_path: Path) -> None:
-    words = [f"env.id={ENV_ID}", "ppo.num_envs=16", "ppo.num_steps=32", "ppo.learning_rate=1e-3", "ppo.gamma=0.0"]
-    folder = trained(tmp_path, *words, "framework=torch_eager", "framework.num_threads=1", "total_timesteps=20480")
-    assert load(find(folder)).arrays["params.trunk.0.weight"].shape == (32, 8, 8, 3)
-    assert json.loads((folder / "result.json").read_text())["final_return_mean"] > 0.9  # chance is 0.5

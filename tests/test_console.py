@@ -43,19 +43,6 @@ def test_every_command_has_its_own_help(capsys: pytest.CaptureFixture[str], name
     assert "python -m ppo_bench" in capsys.readouterr().out
 
 
-@pytest.mark.slow
-def test_a_run_and_a_sweep_are_those_of_the_module(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    small = ["ppo.num_envs=2", "ppo.num_steps=32", "total_timesteps=128", "device=cpu", f"outputs={tmp_path}"]
-    folders = []
-    for words in (["train", *small], small):  # the word may be left out
-        assert exit_code(main, words) == 0
-        folders.append(capsys.readouterr().out.splitlines()[-1])
-    assert folders[0] == folders[1]
-    assert exit_code(main, ["sweep", *small, "seed=1,2"]) == 0
-    assert "1 done" in (said := capsys.readouterr().err)
-    assert "1 skipped" in said
-
-
 @pytest.mark.parametrize(
     ("words", "line"),
     [

@@ -18,7 +18,6 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics import noise, normalize, ppo
 from ppo_bench.mathematics.arrays import ArrayRole, ArraySpec
-from ppo_bench.mathematics.normalize import Moments, RunningStats
 from ppo_bench.mathematics.shards import SINGLE_SHARD, Shard, concatenate_shards, slice_shard
 from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.torch.ops import TorchOps
@@ -76,19 +75,6 @@ def test_a_device_draws_what_its_shards_have_in_the_whole(devices: int) -> None:
         steps, envs = rows // of_device, rows % of_device + device * of_device
         part = slice(device * 16 // devices, (device + 1) * 16 // devices)
         assert_array_equal(steps * 8 + envs, whole[..., part])
-
-
-def test_one_shard_is_shuffled_as_it_ever_was() -> None:
-    arguments = np.array([7], np.int32), np.array([3], np.int32), np.arange(2, dtype=np.int32)
-    expected = noise.permutations(np, *arguments, np.arange(32, dtype=np.int32))
-    assert_array_equal(drawn(update_functions()).reshape(2, 32), expected)
-
-
-def test_whole_environments_are_drawn_by_shards_too() -> None:
-    rows = drawn(update_functions("ppo.shards=2", "network=gru"))
-    assert rows.shape == (2, 2, 4)
-    for minibatch in rows.reshape(4, 4):
-        assert_array_equal(np.bincount(minibatch // 4, minlength=2), [2, 2])
 
 
 def test_a_process_resets_its_environments_by_their_own_seeds() -> None:
@@ -172,18 +158,6 @@ def test_losses_of_the_parts_add_up_to_that_of_the_minibatch(norm_adv: bool) -> 
         assert_allclose(np.sum(np.asarray(getattr(parts, name))), expected, rtol=1e-13, err_msg=name)
 
 
-def test_explained_variance_is_that_of_all_transitions() -> None:
-    batch = transitions(np.random.default_rng(2))
-    names = ("values", "returns", "value_weight")
-    found = on_two_devices(
-        lambda total, values, returns, value_mask: ppo.explained_variance(jnp, values, returns, value_mask, total),
-        *(batch[name] for name in names),
-    )
-    value_mask = batch["value_weight"] == 1
-    expected = 1 - np.var((batch["returns"] - batch["values"])[value_mask]) / np.var(batch["returns"][value_mask])
-    assert_allclose(found, [expected] * 2, rtol=1e-13)
-
-
 @pytest.mark.parametrize("masked", [False, True])
 def test_pooled_moments_are_those_of_all_entries(masked: bool) -> None:
     rng = np.random.default_rng(3)
@@ -200,22 +174,6 @@ def test_pooled_moments_are_those_of_all_entries(masked: bool) -> None:
         assert_allclose(m2[device], kept.var(0) * len(kept), rtol=1e-9)
         assert count[device].shape == ()
         assert float(count[device]) == len(kept)
-
-
-def test_pooled_moments_of_many_steps_at_once() -> None:
-    parts = [Moments(np.array([1.0, 5.0]), np.array([2.0, 0.0]), np.array([2.0, 0.0])), None]
-    other = np.array([[3.0, 1.0], [4.0, 7.0], [0.0, 2.0]])  # counts, means, m2s of two steps
-
-    def all_gather(own: np.ndarray) -> np.ndarray:
-        return np.stack([own, other])
-
-    assert parts[0] is not None
-    pooled = normalize.pool_moments(np, parts[0], all_gather)
-    assert_allclose(pooled.count, [5, 1])
-    assert_allclose(pooled.mean, [(2 * 1 + 3 * 4) / 5, 7])
-    assert_allclose(pooled.m2, [2 + 2 * (1 - 2.8) ** 2 + 3 * (4 - 2.8) ** 2, 2])
-    stats = normalize.merge_moments(RunningStats(np.zeros(2), np.ones(2), np.full(2, 1e-4)), pooled)
-    assert_allclose(stats.count, [5.0001, 1.0001])
 
 
 def test_advantages_are_normalised_by_shard_where_that_is_asked_for() -> None:
@@ -279,11 +237,3 @@ def test_minibatches_that_shards_cannot_fill_equally_are_one_line() -> None:
         ConfigError, match=r"num_minibatches=4 does not divide 2, which is ppo\.num_envs / ppo\.shards=2"
     ):
         problem_for(RandomScenes(4, False, False), 1, words)
-
-
-def test_the_number_of_devices_moves_no_folder() -> None:
-    one = load_config(["ppo.shards=2"])
-    two = load_config(["ppo.shards=2", "devices=2"])
-    assert one.run_folder == two.run_folder
-    assert load_config([]).run_folder != one.run_folder
-    assert dataclasses.replace(load_config([]).ppo, shards=2) == one.ppo

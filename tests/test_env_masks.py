@@ -11,7 +11,7 @@ import pytest
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
-from ppo_bench.common.errors import ConfigError, RunError
+from ppo_bench.common.errors import RunError
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.random_play import random_actions
@@ -61,26 +61,6 @@ def test_no_mask_is_needed_as_an_episode_ends(env: type[Locks], monkeypatch: pyt
     locks.close()
 
 
-@pytest.mark.parametrize("backend", ["gymnasium-sync", "gymnasium-async"])
-def test_masks_of_gymnasium_are_what_is_legal(backend: str) -> None:
-    """Taxi: without a passenger to drop and beside walls not every action does something."""
-    taxi = next(name for name in gymnasium.registry if name.startswith("Taxi-v"))
-    env = BACKENDS[backend](Task("taxi", taxi, 3))
-    assert env.masks_actions
-    alone = gymnasium.make(taxi)
-    _, info = alone.reset(seed=7)
-    policy_input = env.reset([6, 7, 8])
-    rng = np.random.default_rng(1)
-    for _ in range(50):
-        assert policy_input.action_mask is not None
-        np.testing.assert_array_equal(policy_input.action_mask[1], info["action_mask"].astype(bool))
-        actions = random_actions(env, rng, policy_input.action_mask)
-        info = alone.step(actions[1])[4]
-        policy_input = env.step(actions).policy_input
-    alone.close()
-    env.close()
-
-
 def test_environments_with_masks_keep_the_contract_and_are_learnt_from() -> None:
     gymnasium.register("Locks-v0", lambda **_: Locks())
     task = Task("locks", "Locks-v0", 4)
@@ -107,23 +87,6 @@ class Masked(gymnasium.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> Any:
         assert action == 0, "not legal"
         return (*super().step(action)[:4], self._info)
-
-
-def test_a_wrapper_may_add_masks() -> None:
-    def made(places: int) -> Any:
-        wrapper = {"_target_": "tests.test_env_masks.Masked", "places": places}
-        return BACKENDS["gymnasium-sync"](Task("cartpole", "CartPole-v1", 2, wrappers=(wrapper,)))
-
-    env = made(2)
-    policy_input = env.reset([1, 2])
-    assert env.masks_actions
-    assert policy_input.action_mask.tolist() == [[True, False]] * 2
-    steps = [env.step(np.zeros(2, np.int64)).map(np.copy) for _ in range(15)]  # to the left until the pole falls
-    np.testing.assert_array_equal([step.episode_over for step in steps], [step.terminated for step in steps])
-    assert np.any([step.terminated for step in steps])
-    env.close()
-    with pytest.raises(ConfigError, match=r"its 'action_mask' has 3 entries, and its actions 2 choices"):
-        made(3)
 
 
 class Doors(gymnasium.Env[Any, Any]):

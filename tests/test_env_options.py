@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import envpool_assets
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
-from ppo_bench.common.classes import import_class
 from ppo_bench.common.errors import RunError
 from ppo_bench.envs.base import Atari, Task
 from ppo_bench.envs.gymnasium import GymnasiumEnv
@@ -28,20 +24,6 @@ def test_dictionaries_tuples_and_choices_are_laid_out_as_one_vector() -> None:
     obs = env.reset([1, 2]).obs
     assert obs.shape == (2, 32 + 11 + 2)
     np.testing.assert_array_equal(np.add.reduceat(obs, [0, 32, 43], axis=1), np.ones((2, 3)))
-    env.close()
-
-
-def test_the_parts_of_envpools_observations_are_in_the_order_of_their_names() -> None:
-    import envpool
-
-    env = BACKENDS["envpool"](Task("hopper", "HopperHop-v1", 2))
-    obs = env.reset([1, 2]).obs
-    pool = envpool.make_gymnasium("HopperHop-v1", num_envs=2, env_seed=[1, 2])
-    parts, _ = pool.reset()
-    pool.close()
-    assert sorted(parts) == ["position", "touch", "velocity"]
-    np.testing.assert_array_equal(obs, np.concatenate([parts[k] for k in ("position", "touch", "velocity")], 1))
-    assert env.observation_space.shape == (15,)
     env.close()
 
 
@@ -68,13 +50,6 @@ def test_arguments_of_wrappers_may_be_functions_and_objects() -> None:
     tanh["path"] = "numpy.nope"
     said = refusal(BACKENDS["gymnasium-sync"], Task("x", "CartPole-v1", 1, wrappers=(wrapper,)))
     assert "numpy.nope" in said
-
-
-def test_a_video_is_drawn_whatever_the_render_mode_of_the_task() -> None:
-    env = GymnasiumEnv(Task("x", "CartPole-v1", 1, kwargs={"render_mode": "ansi"}), "sync", render_mode="rgb_array")
-    env.reset([1])
-    assert env.render().shape == (400, 600, 3)
-    env.close()
 
 
 @pytest.mark.parametrize(
@@ -144,23 +119,6 @@ def test_envpool_has_its_own_arguments_and_no_wrappers() -> None:
     assert "use backend=gymnasium" in refusal(BACKENDS["envpool"], wrapped)
 
 
-def test_files_of_a_scenario_are_arguments_of_vizdoom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # where VizDoom writes its settings
-    scenario = Path(envpool_assets.__file__).parent / "vizdoom" / "maps" / "basic"
-    files = {"cfg_path": f"{scenario}.cfg", "wad_path": f"{scenario}.wad"}
-    env = BACKENDS["envpool"](Task("x", "VizdoomCustom-v1", 1, kwargs=files))
-    assert env.reset([1]).obs.shape == (1, *env.observation_space.shape)
-    env.close()
-    for kwargs, said in (
-        ({}, "does not exist"),
-        ({**files, "cfg_path": "nope"}, "does not exist"),
-        ({**files, "nope": 1}, "unexpected keyword argument 'nope'"),
-    ):
-        refused = refusal(BACKENDS["envpool"], Task("x", "VizdoomCustom-v1", 1, kwargs=kwargs))
-        assert refused.startswith("EnvPool cannot make 'VizdoomCustom-v1': ")
-        assert said in refused
-
-
 def build(trouble: Callable[[], None]) -> Any:
     """A constructor that takes no `render_mode`, as one of a user's own may not."""
     return lambda: Breaks(trouble)
@@ -192,10 +150,6 @@ def end_the_process() -> None:
     os._exit(7)
 
 
-def lose_its_simulator() -> None:
-    raise ConnectionResetError("the simulator has gone")
-
-
 def breaking(monkeypatch: pytest.MonkeyPatch, trouble: Callable[[], None], vectorization: str) -> GymnasiumEnv:
     spec = EnvSpec("Breaks-v0", entry_point=build(trouble), disable_env_checker=True)
     monkeypatch.setitem(gymnasium.registry, spec.id, spec)
@@ -212,13 +166,6 @@ def test_a_worker_process_that_dies_is_named_and_nothing_hangs(moment: str, monk
         env.step(np.zeros(2, np.int64))
     with pytest.raises(RunError, match=r"the process of environment [01] ended with exit code 7"):
         env.step(np.zeros(2, np.int64)) if moment == "step" else env.reset([1, 2])
-    env.close()
-
-
-def test_an_environment_that_loses_a_connection_of_its_own_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    env = breaking(monkeypatch, lose_its_simulator, "sync")
-    with pytest.raises(RunError, match=r"Breaks-v0 raises ConnectionResetError: the simulator has gone .*test_env_opt"):
-        env.reset([1, 2])
     env.close()
 
 
@@ -247,10 +194,3 @@ def test_numbers_keep_their_decimals_beside_an_environment_that_resets() -> None
     np.testing.assert_array_equal(told, np.full((t + 1, 2), 0.75))
     np.testing.assert_array_equal(env.episode_info["score"], [np.nan, 0.75])
     env.close()
-
-
-def test_an_interruption_while_a_class_is_imported_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("INTERRUPTED", "1")
-    monkeypatch.delitem(sys.modules, "tests.lazy", raising=False)
-    with pytest.raises(KeyboardInterrupt):
-        import_class("network._target_", "tests.lazy.Thing")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import itertools
 import multiprocessing
 from collections.abc import Callable
@@ -16,14 +15,10 @@ import pytest
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
-from ppo_bench.common.errors import ConfigError
-from ppo_bench.envs.base import Atari, Task
-from ppo_bench.envs.envpool import EnvPoolBackend
-from ppo_bench.envs.gymnasium import GymnasiumBackend, GymnasiumEnv
+from ppo_bench.envs.base import Task
+from ppo_bench.envs.gymnasium import GymnasiumBackend
 from ppo_bench.envs.observation_flattening import dropped_texts
-from ppo_bench.envs.pettingzoo import PettingZooBackend
 from tests.test_envs import BACKENDS, refusal
-from tests.test_pettingzoo_own import Pulling
 from tests.training import trained
 
 
@@ -99,35 +94,6 @@ def test_choices_that_do_not_start_at_0_are_refused(register: Callable[[spaces.S
     assert message == "Spaces-v0: discrete actions must start at 0, not at 5"
 
 
-def test_choices_and_one_vector_are_accepted(register: Callable[[spaces.Space[Any]], Task]) -> None:
-    vector = spaces.Box(-1.0, 1.0, (2,), np.float32)
-    for action_space in (spaces.Discrete(3), vector, spaces.MultiDiscrete([2, 3]), spaces.MultiBinary(2)):
-        env = GymnasiumEnv(register(action_space), "sync")
-        assert env.action_space == action_space
-        env.close()
-
-
-def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing_is_installed(name: str, package: str | None = None) -> None:
-        return None
-
-    monkeypatch.setattr(importlib.util, "find_spec", nothing_is_installed)
-    with pytest.raises(ConfigError) as error:
-        EnvPoolBackend("envpool", 0).require()
-    assert "\n" not in str(error.value)
-    assert "backend=envpool" in str(error.value)
-    assert "pip install 'ppo-bench[envpool]'" in str(error.value)
-    for task in (Task("pong", "PongNoFrameskip-v4", 1, Atari(True, True)), Task("pong", "ALE/Pong-v5", 1)):
-        message = refusal(BACKENDS["gymnasium-sync"], task)
-        assert task.id in message
-        assert "pip install 'ppo-bench[atari]'" in message
-
-
-def test_a_vectorization_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"^backend\.vectorization=threads: choose sync or async$"):
-        GymnasiumBackend("gymnasium", "threads").require()
-
-
 def test_arrays_of_jax_are_observations() -> None:
     BACKENDS["gymnasium-sync"](Task("x", "phys2d/CartPole-v1", 2)).close()
 
@@ -200,47 +166,9 @@ def test_texts_among_observations_are_left_out(backend: str, monkeypatch: pytest
     )
 
 
-class SpokenGame(Pulling):
-    """Tug of war whose players hear a text."""
-
-    def observation_space(self, agent: str) -> Any:
-        return spaces.Dict({"lead": super().observation_space(agent), "said": spaces.Text(20)})
-
-    def _seen(self) -> Any:
-        return {agent: {"lead": lead, "said": "pull harder"} for agent, lead in super()._seen().items()}
-
-
-def test_texts_among_the_observations_of_players_are_left_out() -> None:
-    import pettingzoo
-
-    pettingzoo.register("parallel", "test/spoken-v0", f"{__name__}:SpokenGame")
-    env = PettingZooBackend("pettingzoo", "sync").make(Task("any", "test/spoken-v0", 2, players=2))
-    assert (dropped_texts(env.observation_space), env.reset([1, 2]).obs.tolist()) == (["said"], [[0.0], [0.0]])
-    env.close()
-    del pettingzoo.parallel_registry["test/spoken-v0"]
-
-
 def test_a_training_says_which_texts_its_policy_does_not_see(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     id_ = "minigrid:MiniGrid-Empty-5x5-v0"
     words = ["backend=gymnasium", f"env.id={id_}", "ppo.num_steps=16", "total_timesteps=64", "framework=torch_eager"]
     trained(tmp_path, *words)
     said = capfd.readouterr().err.splitlines()
     assert f"ppo_bench: warning: the policy does not see the texts in the observations of {id_}: mission" in said
-
-
-def test_parts_that_no_vector_holds_are_named(register: Callable[[spaces.Space[Any]], Task]) -> None:
-    task = register(LINE)
-    parts = {"at": LINE, "net": spaces.Graph(LINE, None), "own": spaces.Space(())}
-
-    class Odd(Spaces):
-        observation_space: Any = spaces.Dict(parts)
-
-        def reset(self, **_: Any) -> Any:
-            return {"at": LINE.sample(), "net": None, "own": None}, {}
-
-        def step(self, action: Any) -> Any:
-            return self.reset()[0], 0.0, False, False, {}
-
-    gymnasium.registry[task.id].entry_point = lambda **_: Odd(LINE)
-    message = refusal(BACKENDS["gymnasium-sync"], task)
-    assert message.endswith("only Box (one array), and net, own cannot be laid out as one")

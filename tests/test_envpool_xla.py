@@ -7,15 +7,11 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from ppo_bench.common.errors import ConfigError
-from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import Atari, GraphEnv, Task, VectorEnv
-from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.envpool import EnvPoolBackend
 from ppo_bench.envs.envpool_xla import EnvPoolXlaBackend
 from ppo_bench.envs.jax.host import JaxVectorEnv
@@ -23,7 +19,6 @@ from ppo_bench.runners.base import Episode
 from ppo_bench.runners.program_runner import ProgramRunner
 from tests.processes import TRAIN
 from tests.runners import composed, problem_for, runner_for
-from tests.test_config import OFFERED
 from tests.training import ENVIRONMENT
 
 CARTPOLE = Task("cartpole", "CartPole-v1", 4)
@@ -79,29 +74,9 @@ def test_steps_are_those_of_envpool_on_the_host(name: str) -> None:
     view.close()
 
 
-@pytest.mark.parametrize("name", ["breakout"])
-def test_it_keeps_the_contract(name: str) -> None:
-    findings = check_contract(lambda: in_program(TASKS[name]), 300)
-    assert {finding.rule: finding.evidence for finding in findings if not finding.holds} == {}
-    assert len(findings) == 16
-
-
 def address(state: Any) -> int:
     handle, _ = state
     return int.from_bytes(np.asarray(handle).tobytes(), "little")
-
-
-def test_a_program_steps_the_pool_that_it_was_made_from_whatever_handle_it_is_given() -> None:
-    """Why a rebuilt pool needs a program of its own."""
-    first, second = in_program(CARTPOLE), in_program(CARTPOLE)
-    one, two = first.reset([1, 2, 3, 4]), second.reset([5, 6, 7, 8])
-    still = JaxVectorEnv(in_program(CARTPOLE))
-    still.reset([1, 2, 3, 4])
-    actions = np.zeros(4, np.int32)
-    _, step = jax.jit(one.step)(two.state, actions)
-    assert_array_equal(step.obs, still.step(actions).obs)
-    for env in (first, second, still):
-        env.close()
 
 
 def test_a_rebuilt_pool_never_meets_the_program_of_an_earlier_one() -> None:
@@ -129,19 +104,6 @@ def test_a_pool_is_closed_once_no_program_steps_it() -> None:
     assert not last.is_ready()  # the device has run ahead, and is still at it
     runner.close()
     assert last.is_ready()
-
-
-@pytest.mark.slow
-def test_restarts_share_the_programs_of_addresses_that_are_taken_again() -> None:
-    env = in_program(CARTPOLE)
-    runner = runner_for("jax_xla", problem_for(env, 100, SHORT))
-    state = runner.init(1)
-    programs: dict[int, Any] = {}
-    for iteration in range(1, 13):
-        assert programs.setdefault(address(state.envs.state), state.program) is state.program
-        state = runner.restart_envs(runner.iterate(state)[0], iteration)
-    assert len(programs) < 12
-    runner.close()
 
 
 def test_pools_rebuilt_in_memory_given_back_play_from_their_own_seeds() -> None:
@@ -177,26 +139,6 @@ def test_training_sees_the_same_episodes_as_on_the_host() -> None:
     expected = episodes_of("envpool")
     assert episodes_of("envpool_xla") == expected
     assert len(expected) > 100
-
-
-@pytest.mark.slow
-def test_it_is_offered_wherever_envpool_is() -> None:
-    ids = {
-        kind: {(env, env_id) for env, backend, env_id in OFFERED if backend == kind}
-        for kind in ("envpool", "envpool_xla")
-    }
-    assert len(ids["envpool_xla"]) > 50
-    assert ids["envpool_xla"] <= ids["envpool"]
-    others = [env for env, _ in ids["envpool"] - ids["envpool_xla"]]  # the interface has no games of several players
-    assert [env for env in others if load_config([f"env={env}"]).task.players == 1] == []
-
-
-def test_options_and_pairs_are_checked() -> None:
-    with pytest.raises(ConfigError, match=r"backend\.num_threads=-1"):
-        EnvPoolXlaBackend("envpool_xla", -1).require()
-    config = load_config(["framework=torch_eager", "backend=envpool_xla"])
-    with pytest.raises(ConfigError, match=r"use framework=jax_xla, or another backend"):
-        config.require()
 
 
 @pytest.mark.slow

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from numpy.testing import assert_array_equal
-from scipy.stats import ks_2samp
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import Atari, EnvStep, Task, VectorEnv
@@ -106,24 +105,6 @@ def test_actions_of_reset_steps_are_ignored(make: Make) -> None:
     assert_same_play(steps, play_with(1))
 
 
-def first_returns(env: VectorEnv, seed: int) -> np.ndarray:
-    """Returns of the first episode of each environment under `fall`."""
-    steps = play(env, noise.env_seeds(seed, 0, env.num_envs), fall, 150)
-    env.close()
-    over = np.stack([step.episode_over for step in steps])
-    assert over.any(0).all()
-    rewards = np.stack([step.raw_reward for step in steps])
-    returns: np.ndarray = rewards.cumsum(0)[over.argmax(0), np.arange(env.num_envs)]
-    return returns
-
-
-def test_returns_on_both_backends_come_from_one_distribution() -> None:
-    task = Task("cartpole", "CartPole-v1", 400)
-    ours, theirs = (first_returns(BACKENDS[name](task), 1) for name in ("gymnasium-sync", "envpool"))
-    assert len(np.unique(ours)) > 10
-    assert ks_2samp(ours, theirs).pvalue > 0.01
-
-
 def test_each_environment_starts_from_its_own_seed_wherever_it_stands(make: Make) -> None:
     env = make(CARTPOLE)
     first, rolled = env.reset([50, 7, 31, 2]).obs.copy(), env.reset([7, 31, 2, 50]).obs.copy()
@@ -205,16 +186,3 @@ def test_unknown_ids_are_refused_with_near_names(make: Make) -> None:
     assert "CartPol-v1" in message
     assert "did you mean" in message.lower()
     assert "CartPole" in message
-
-
-def test_ids_that_resemble_nothing_are_refused(make: Make) -> None:
-    assert "zzzqqq" in refusal(make, Task("nothing", "zzzqqq", 1))
-
-
-def test_ids_of_packages_that_are_not_installed_are_refused() -> None:
-    assert "'nowhere'" in refusal(BACKENDS["gymnasium-sync"], Task("nowhere", "nowhere:Here-v0", 1))
-
-
-def test_a_game_of_several_players_names_how_many() -> None:
-    message = refusal(BACKENDS["envpool"], Task("game", "ConnectFour-v1", 2))
-    assert message == "env.players=1: ConnectFour-v1 is a game of 2 players; set env.players=2"

@@ -18,14 +18,6 @@ def fold(
     return accumulate_episodes(totals, np.array(rewards, np.float32), np.array(over, bool), flags)
 
 
-def test_no_totals_are_zero() -> None:
-    totals = zero_totals(3)
-    assert_array_equal(totals.returns, np.zeros(3))
-    assert_array_equal(totals.lengths, np.zeros(3))
-    assert totals.returns.dtype == np.float64
-    assert totals.lengths.dtype == np.int64
-
-
 def test_an_episode_in_progress_is_only_in_the_totals() -> None:
     totals, episodes = fold(zero_totals(2), [[1, 10], [2, 20]], [[0, 0], [0, 0]])
     assert episodes == []
@@ -41,37 +33,12 @@ def test_an_episode_spans_two_rollouts() -> None:
     assert_array_equal(totals.lengths, [0, 4])
 
 
-def test_an_episode_spans_three_rollouts_of_one_step() -> None:
-    totals = zero_totals(1)
-    totals, first = fold(totals, [[1]], [[0]])
-    totals, second = fold(totals, [[2]], [[0]])
-    totals, third = fold(totals, [[4]], [[1]])
-    assert (first, second) == ([], [])
-    assert third == [Episode(1, 0, 7.0, 3)]
-
-
-def test_the_reset_step_may_be_the_first_of_the_next_rollout() -> None:
-    totals, episodes = fold(zero_totals(1), [[1], [2]], [[0], [1]])
-    assert episodes == [Episode(2, 0, 3.0, 2)]
-    totals, episodes = fold(totals, [[64], [4], [8]], [[0], [0], [1]], [[0], [1], [1]])
-    assert episodes == [Episode(3, 0, 12.0, 2)]
-    assert_array_equal(totals.returns, [0])
-    assert_array_equal(totals.lengths, [0])
-
-
 def test_a_lost_life_does_not_end_an_episode() -> None:
     # A life is lost at step 1: step 2 is a reset step, and the episode is over at step 4 only.
     rewards: list[list[float]] = [[1], [2], [64], [4], [8]]
     totals, episodes = fold(zero_totals(1), rewards, [[0], [0], [0], [0], [1]], [[1], [1], [0], [1], [1]])
     assert episodes == [Episode(5, 0, 15.0, 4)]
     assert_array_equal(totals.lengths, [0])
-
-
-def test_reset_steps_end_nothing() -> None:
-    totals, episodes = fold(zero_totals(1), [[1], [2], [4]], [[0], [1], [0]], [[1], [0], [1]])
-    assert episodes == []
-    assert_array_equal(totals.returns, [5])
-    assert_array_equal(totals.lengths, [2])
 
 
 def test_one_environment_ends_several_times_in_a_rollout() -> None:
@@ -82,14 +49,6 @@ def test_one_environment_ends_several_times_in_a_rollout() -> None:
     assert episodes == [Episode(2, 0, 3.0, 2), Episode(4, 0, 4.0, 1), Episode(7, 0, 24.0, 2)]
     assert_array_equal(totals.returns, [0])
     assert_array_equal(totals.lengths, [0])
-
-
-def test_what_follows_the_last_end_goes_on_in_the_next_rollout() -> None:
-    totals, _ = fold(zero_totals(1), [[1], [64], [2], [4]], [[1], [0], [0], [0]], [[1], [0], [1], [1]])
-    assert_array_equal(totals.returns, [6])
-    assert_array_equal(totals.lengths, [2])
-    _, episodes = fold(totals, [[8]], [[1]])
-    assert episodes == [Episode(1, 0, 14.0, 3)]
 
 
 def test_episodes_are_in_the_order_of_their_ends_and_count_steps_of_all_environments() -> None:
@@ -110,19 +69,6 @@ def test_returns_are_added_in_double_precision() -> None:
     # In float32 2^24 + 1 is 2^24.
     _, episodes = fold(zero_totals(1), [[2.0**24], [1], [1]], [[0], [0], [1]])
     assert episodes[0].episode_return == 2.0**24 + 2
-
-
-def test_totals_that_went_in_are_not_changed() -> None:
-    before = EpisodeTotals(np.array([1.0]), np.array([2]))
-    fold(before, [[4]], [[1]])
-    assert_array_equal(before.returns, [1])
-    assert_array_equal(before.lengths, [2])
-
-
-def test_episodes_hold_plain_numbers() -> None:
-    _, (episode,) = fold(zero_totals(1), [[1]], [[1]])
-    assert [type(value) for value in episode[:4]] == [int, int, float, int]
-    assert dict(episode.info) == {}
 
 
 def test_an_episode_has_the_numbers_that_its_last_step_told() -> None:

@@ -27,13 +27,3 @@ def test_variants_of_a_framework_are_compared(capsys: pytest.CaptureFixture[str]
     assert largest["torch_eager tuning=off ppo.update_epochs=2"] == 0.0
     assert largest["torch_eager tuning=off ppo.update_epochs=3"] > 1e-4
     assert largest["torch_eager tuning=on ppo.update_epochs=3"] > 1e-4
-
-
-def test_variants_of_precision_are_held_to_the_tolerance_of_the_coarsest(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    words = ["frameworks=[torch_eager]", "variants={precision:[float64,float32]}", f"outputs={tmp_path}"]
-    assert exit_code(main, [*SMALL, *words]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "float32, seed 1" in shown
-    assert "tolerance: 1e-04 of the parameters' norm" in shown

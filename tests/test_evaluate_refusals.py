@@ -18,15 +18,8 @@ from tests.refusals import assert_one_line
 WRONG = {
     "episode=3": "unknown key episode; did you mean episodes?",
     "ppo.gamma=0.5": "unknown key ppo; choose from episodes num_envs",
-    "episodes=many": "episodes=many: Value 'many'",
     "episodes=0": "episodes=0: must be at least 1",
-    "seed=-1": "seed=-1: must lie between 0 and 2147483647",
-    "device=cuda:64": "device=cuda:64: PyTorch sees ",
     "framework=tensorflow": "framework/tensorflow",
-    "framework=torch_eager framework.num_threads=0": "framework.num_threads=0: must be at least 1, or null",
-    "backend=gym": "backend/gym",
-    "outputs=/proc/nowhere": "cannot write to /proc/nowhere",
-    "episodes": "episodes",
     "--frames": "unrecognized arguments: --frames",
 }
 
@@ -66,27 +59,12 @@ def another_network(run: Path) -> None:
     config_with(run, network=load_config(["network=mlp", "network.hidden_sizes=[32,32]"]).resolved["network"])
 
 
-def another_environment(run: Path) -> None:
-    acrobot = load_config(["env=acrobot", "backend=gymnasium"]).resolved
-    config_with(run, env=acrobot["env"])
-
-
 DAMAGES = {
     "no checkpoints": (without_checkpoints, "has no checkpoint: name a run folder or one of its checkpoints/iteration"),
-    "no such folder": (shutil.rmtree, "has no checkpoint: name a run folder"),
     "damaged checkpoint": (damaged_checkpoint, "is damaged (the checksum of arrays.safetensors does not match)"),
     "another version": (of_another_version, "was written by schema version 99, this is 1"),
     "another network": (another_network, "use the network that it was trained with"),
-    "another environment": (another_environment, "use the network that it was trained with"),
-    "no run.json": (lambda run: (run / "run.json").unlink(), "has no run.json"),
     "run.json cut off": (lambda run: (run / "run.json").write_text('{"schema'), "run.json is damaged ("),
-    "run.json of a list": (lambda run: (run / "run.json").write_text("[]"), "run.json is damaged (not an object)"),
-    "run.json of nothing": (
-        lambda run: (run / "run.json").write_text("{}"),
-        "is not the record of a run by this ppo_bench",
-    ),
-    "wrong value": (lambda run: config_with(run, total_timesteps="many"), "run.json: total_timesteps: Value 'many'"),
-    "no environment": (lambda run: config_with(run, env=None), "run.json: "),
     "unknown key": (lambda run: config_with(run, surprise=1), "run.json: unknown key surprise; choose from name"),
     "unknown class": (
         lambda run: config_with(run, framework={"_target_": "os.PathLike"}),

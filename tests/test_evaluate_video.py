@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from ppo_bench.commands.evaluate import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from tests.evaluations import ON_CPU, SMALL, config_with, evaluated
-from tests.refusals import assert_one_line
 from tests.training import trained
 from tests.videos import frames_of
 
@@ -47,12 +45,6 @@ def test_the_video_shows_the_first_episode_frame_by_frame(
     assert (Path(mp4).suffix, Path(mp4).with_suffix(".json")) == (".mp4", Path(report))
 
 
-def test_what_a_policy_does_not_observe_is_drawn_all_the_same(tmp_path: Path) -> None:
-    words = ["env=cartpole_masked", "backend=gymnasium", "framework=torch_eager", ON_CPU]
-    found = evaluated(trained(tmp_path, *words, *SMALL), "episodes=1", "video=true")
-    assert found["video"]["frames"] == found["video"]["length"] + 1
-
-
 def test_a_video_of_breakout_shows_one_game_of_five_lives(tmp_path: Path) -> None:
     folder = trained(tmp_path, "env=breakout", "backend=envpool", *SMALL)
     found = evaluated(folder, "backend=gymnasium", "episodes=1", "video=true")
@@ -61,34 +53,6 @@ def test_a_video_of_breakout_shows_one_game_of_five_lives(tmp_path: Path) -> Non
     # After each of four lost lives a step that no policy takes starts the next life.
     assert len(frames) == found["lengths"][0] + 1 + 4
     assert frames.shape[1:] == (210, 160, 3)
-
-
-def test_mujoco_is_drawn_or_the_library_that_is_missing_is_named(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    small = ["ppo.num_steps=64", "total_timesteps=64", "ppo.num_minibatches=1", "ppo.update_epochs=1"]
-    folder = trained(tmp_path, "env=hopper", "backend=envpool", *small)
-    capfd.readouterr()
-    code = exit_code(main, [str(folder), ON_CPU, "episodes=1", "greedy=false", "video=true"])
-    error = capfd.readouterr().err
-    if code:  # without the system's EGL
-        assert code == 2
-        assert_one_line(error, "apt install libegl1")
-        assert not (folder / "evaluations").exists()
-        return
-    (report,) = folder.glob("evaluations/*.json")
-    found = json.loads(report.read_text())
-    frames = only_frames(found, folder)
-    assert len(frames) == found["video"]["length"] + 1
-    assert len({frame.tobytes() for frame in frames}) > len(frames) // 2
-
-
-def test_what_gymnasium_does_not_offer_is_drawn_by_envpool(run: Path) -> None:
-    elsewhere = load_config(["backend=envpool", "~env.ids.gymnasium"]).resolved
-    config_with(run, env=elsewhere["env"], backend=elsewhere["backend"])
-    found = evaluated(run, "episodes=1", "video=true")
-    assert found["backend"] == "envpool"
-    assert only_frames(found, run).shape == (found["lengths"][0] + 1, 400, 600, 3)
 
 
 def test_what_nothing_can_draw_is_evaluated_and_not_drawn(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

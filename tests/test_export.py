@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import safetensors.numpy
 from omegaconf import OmegaConf
 
 import ppo_bench
@@ -19,9 +18,8 @@ from ppo_bench.commands.export.command import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config, recorded_config
 from ppo_bench.runners import checkpoint
-from tests.evaluations import CARTPOLE, RUNS, config_with, evaluated, played
+from tests.evaluations import CARTPOLE, config_with, evaluated, played
 from tests.refusals import assert_one_line
-from tests.runners import ACTING
 from tests.training import trained
 
 
@@ -106,32 +104,6 @@ def test_an_evaluation_and_its_video_are_shown_rather_than_training(run: Path, t
     assert "replay.mp4" not in names(exported(run, folder))  # of the earlier export, neither
 
 
-def test_an_interrupted_export_is_written_again(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("ppo_bench.commands.export.command.card", full)
-        with pytest.raises(OSError, match="No space left"):
-            main([str(run), "--out", str(tmp_path / "out")])
-    assert names(exported(run, tmp_path / "out")) == {"README.md", "config.json", "model.safetensors"}
-
-
-@pytest.mark.parametrize("framework", ACTING)
-def test_the_safetensors_are_the_same_policy_in_every_framework(framework: str, runs: RUNS, tmp_path: Path) -> None:
-    run = runs[framework]
-    folder = exported(run, tmp_path / "export")
-    arrays, own = (safetensors.numpy.load_file(folder / "model.safetensors"), checkpoint.load_named(run).arrays)
-    assert {name: array.tobytes() for name, array in arrays.items()} == {n: a.tobytes() for n, a in own.items()}
-    obs = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
-    expected = ppo_bench.load(run).act(obs).tolist()
-    assert 0 < sum(expected) < len(expected)
-    for other in ACTING:
-        assert ppo_bench.load(folder, framework=other).act(obs).tolist() == expected
-
-
 def test_an_exported_run_is_evaluated_wherever_it_lies(run: Path, an_export: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(an_export, tmp_path / "downloaded")
     assert played(evaluated(folder, "episodes=5")) == played(evaluated(run, "episodes=5"))
@@ -166,31 +138,12 @@ def test_a_checkpoint_can_be_chosen(run: Path, tmp_path: Path) -> None:
     assert f"for {loop['global_step']:,} environment steps" in (folder / "README.md").read_text()
 
 
-def test_a_run_without_an_episode_has_no_returns(tmp_path: Path) -> None:
-    words = [*CARTPOLE, "env=mountain_car", "ppo.num_envs=2", "ppo.num_steps=16", "total_timesteps=32"]
-    folder = exported(trained(tmp_path, *words), tmp_path / "export")
-    assert names(folder) == {"README.md", "config.json", "model.safetensors"}
-    assert "model-index" not in front_matter(folder)
-
-
-def test_a_network_of_a_users_own_has_a_card_without_a_command(run: Path, tmp_path: Path) -> None:
-    config = json.loads((run / "run.json").read_text())["config"]
-    config_with(run, network=config["network"] | {"_target_": "tests.seams.AveragingMlp"})
-    folder = exported(run, tmp_path / "export")
-    assert commands(folder) == []
-    text = (folder / "README.md").read_text()
-    assert "No command gives it with ppo_bench's own files alone" in text
-    assert "| its author's own | network `tests.seams.AveragingMlp` |" in text
-
-
 @pytest.mark.parametrize(
     ("words", "fragment"),
     [
         (["{tmp}/nothing"], "has no checkpoint: name a run folder"),
         (["{run}", "--out", "{run}"], "holds other files: name a new folder by --out"),
-        (["{run}", "--out", "/dev/null/export"], "name another folder by --out"),
         (["{tmp}/export"], "is an exported run already: name the run folder that it was made from"),
-        ([], "the following arguments are required: RUN_DIR"),
         (["{damaged}"], "is damaged (the checksum of model.safetensors does not match)"),
     ],
 )

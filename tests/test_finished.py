@@ -25,14 +25,6 @@ def test_a_finished_run_is_reported_and_not_touched(copied: Path, capfd: pytest.
     assert snapshot(copied) == before
 
 
-def test_a_finished_run_whose_record_is_another_file_is_done_all_the_same(
-    copied: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    (copied / "run.json").write_bytes((copied / "result.json").read_bytes())
-    assert exit_code(main, [*RUN, f"outputs={copied.parents[2]}"]) == 0
-    assert "run.json is not the record of a run; rerun=true" in capfd.readouterr().err.splitlines()[-1]
-
-
 def test_a_rerun_trains_afresh_beside_the_run_and_learns_the_same(
     copied: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from contextlib import suppress
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.envpool import EnvPoolBackend
-from ppo_bench.tuning.thread_affinity import FollowerThreads
 
 CARTPOLE = Task("cartpole", "CartPole-v1", 4)
 
@@ -34,26 +32,6 @@ def test_a_single_thread_follows_its_caller_to_whatever_core_it_is_on() -> None:
         env.close()
     after = affinities(set(others))
     assert after == {thread: others[thread] for thread in after}
-
-
-def test_threads_that_have_ended_are_no_longer_called() -> None:
-    followers, stay, ended = FollowerThreads(), threading.Event(), threading.Event()
-    with followers.track_new_threads():
-        staying, ending = threading.Thread(target=stay.wait), threading.Thread(target=ended.wait)
-        staying.start()
-        ending.start()
-    ended.set()
-    ending.join()
-    cores = os.sched_getaffinity(0)
-    core = max(cores)
-    try:
-        os.sched_setaffinity(0, {core})
-        followers.pin_to_caller()
-        assert os.sched_getaffinity(staying.native_id or 0) == {core}
-    finally:
-        os.sched_setaffinity(0, cores)
-        stay.set()
-        staying.join()
 
 
 def affinities(threads: set[int]) -> dict[int, set[int]]:

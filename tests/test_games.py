@@ -18,7 +18,6 @@ from ppo_bench.envs.base import EnvStep, PolicyInput, Task, VectorEnv
 from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.envpool import EnvPoolBackend
 from ppo_bench.envs.host import to_vector_env
-from ppo_bench.envs.random_play import random_actions
 from ppo_bench.runners import checkpoint
 from ppo_bench.runs.loop_state import LoopState
 from tests.runners import composed
@@ -151,26 +150,6 @@ def test_both_backends_play_the_same_game(game: str) -> None:
     assert_array_equal(host.rewards.sum(-1), 0.0)
 
 
-def test_a_boards_lines_are_in_the_order_of_its_squares() -> None:
-    """The one who begins takes squares 0, 1 and 2 against 3 and 4: the first plane is one's own, and 5 moves end it."""
-    for backend in ("envpool", "device"):
-        env = env_of("tic_tac_toe", backend, 2)
-        policy_input = env.reset([1, 2])
-        for square in (0, 3, 1, 4, 2):
-            assert policy_input.policy_mask is not None
-            mover = int(policy_input.policy_mask.argmax())
-            actions = np.full(2, 8)  # of the row that passes, which does not count
-            actions[mover] = square
-            step = env.step(actions)
-            policy_input = step.policy_input
-        own = step.obs[mover].reshape(9, 2).astype(int)
-        assert own.T.tolist() == [[1, 1, 1, 0, 0, 0, 0, 0, 0], [0, 0, 0, 1, 1, 0, 0, 0, 0]]
-        assert_array_equal(step.obs[1 - mover], step.obs[mover][..., ::-1])
-        assert (step.reward[mover], step.reward[1 - mover]) == (1.0, -1.0)
-        assert step.terminated.all()
-        env.close()
-
-
 @pytest.mark.parametrize("backend", ["envpool", "device"])
 def test_training_counts_games_by_player_and_takes_no_illegal_action(backend: str) -> None:
     """A move against the rules would lose at once: the shortest game of Othello without has nine moves."""
@@ -188,13 +167,6 @@ def test_training_counts_games_by_player_and_takes_no_illegal_action(backend: st
     assert state is not None
 
 
-def test_random_actions_are_legal_and_all_of_them_come() -> None:
-    env = env_of("connect_four", "envpool", 4)
-    rng, action_mask = np.random.default_rng(1), np.tile([True, False, True, False, True, False, False], (4, 1))
-    found = np.stack([random_actions(env, rng, action_mask) for _ in range(100)])
-    assert set(found.ravel().tolist()) == {0, 2, 4}
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -202,16 +174,6 @@ def test_random_actions_are_legal_and_all_of_them_come() -> None:
         (
             ["ppo.num_envs=5"],
             "ppo.num_envs=5: TicTacToe-v1 has a row for each of env.players=2; choose a multiple of 2",
-        ),
-        (["env.players=1"], "env.players=1: TicTacToe-v1 is a game of 2 players; set env.players=2"),
-        (["env.players=0"], "env.players=0: must be at least 1"),
-        (
-            ["backend=device", "framework=jax_xla", "env.players=3", "ppo.num_envs=6"],
-            "env.players=3: tic_tac_toe is a game of 2 players; set env.players=2",
-        ),
-        (
-            ["env=cartpole", "env.players=2", "backend=envpool"],
-            "env.players=2: CartPole-v1 is for one player; set env.players=1",
         ),
         (
             ["env=cartpole", "env.players=2", "backend=gymnasium"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
@@ -14,8 +13,6 @@ from flax import struct
 from gymnax.environments import spaces
 from numpy.testing import assert_array_equal
 
-from ppo_bench.__main__ import main
-from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.check import check_contract
@@ -25,7 +22,6 @@ from ppo_bench.envs.jax.gymnax import Gymnax
 from ppo_bench.envs.jax.host import JaxVectorEnv
 from ppo_bench.envs.random_play import random_actions
 from ppo_bench.mathematics import noise
-from tests.refusals import assert_one_line
 
 OF_GYMNAX = "gymnax.environments"
 CARTPOLE = f"{OF_GYMNAX}.classic_control.cartpole:CartPole"
@@ -68,14 +64,6 @@ class Counting:
         return spaces.Discrete(2)
 
 
-class InParts(Counting):
-    """The same with a dictionary as its observation."""
-
-    def reset_env(self, key: jax.Array, params: Limited) -> Any:
-        obs, state = super().reset_env(key, params)
-        return {"time": obs}, state
-
-
 def made(env_id: str, num_envs: int = 2, **kwargs: Any) -> DynamicsEnv:
     return DeviceBackend("device").make(Task("own", env_id, num_envs, kwargs=kwargs))
 
@@ -106,16 +94,6 @@ def test_an_environment_is_stepped_as_it_steps_itself(env_id: str) -> None:
             break
 
 
-def test_the_default_generator_of_jax_changes_nothing() -> None:
-    shown = []
-    for generator in ("threefry2x32", "rbg"):
-        with jax.default_prng_impl(generator):
-            env = made(CARTPOLE)
-            result = env.reset([5, 6])
-            shown.append([result.policy_input.obs, result.step(result.state, jnp.array([0, 1]))[1].obs])
-    assert_array_equal(*np.asarray(shown))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("env_id", [PENDULUM, BREAKOUT])
 def test_it_keeps_the_contract(env_id: str) -> None:
@@ -135,17 +113,6 @@ def test_a_time_limit_is_no_end_of_the_game_in_the_older_interface_either() -> N
     assert not any(terminated[0] or truncated[0] for terminated, truncated in flags[:6])
 
 
-def test_observations_of_several_parts_are_refused_in_one_line(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    words = ["framework=jax_xla", "backend=device", "env.id=tests.test_gymnax:InParts", f"outputs={tmp_path}"]
-    assert exit_code(main, words) == 2
-    assert_one_line(
-        capfd.readouterr().err,
-        "tests.test_gymnax:InParts on backend=device raises AttributeError: 'dict' object has no attribute 'dtype'",
-    )
-
-
 def test_parameters_are_those_that_are_given() -> None:
     env = made("tests.test_gymnax:Counting", max_steps_in_episode=3)
     result, truncated = env.reset([1, 2]), []
@@ -156,14 +123,6 @@ def test_parameters_are_those_that_are_given() -> None:
     assert truncated == [[False, False], [False, False], [True, True]]
     with pytest.raises(ConfigError, match=r"raises TypeError: .* argument 'theta'"):
         made("tests.test_gymnax:Counting", theta=0.1)
-
-
-@pytest.mark.slow
-def test_a_game_is_trained_in_two_seeds_of_one_program(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    words = [f"env.id={BREAKOUT}", "framework=jax_xla", "backend=device", "num_seeds=2", "ppo.num_envs=8"]
-    words += ["ppo.num_steps=32", f"outputs={tmp_path}"]
-    assert exit_code(main, [*words, "total_timesteps=1024"]) == 0
-    assert len(capfd.readouterr().out.split()) == 2
 
 
 @pytest.mark.slow

@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -159,15 +158,6 @@ def test_an_error_of_a_training_is_no_error_of_hydras(capsys: pytest.CaptureFixt
     assert json.loads((here / "noted.json").read_text())[:2] == ["COMPLETED", None]
 
 
-def test_an_experiment_that_is_a_sweep_asks_for_it(capsys: pytest.CaptureFixture[str], here: Path) -> None:
-    words = ["experiment=campaign/classic", "total_timesteps=1024"]
-    assert exit_code(main, words) == 2
-    said = "ppo_bench: this experiment is a sweep over seed, env, framework: run it by -m"
-    assert capsys.readouterr().err.startswith(said)
-    assert exit_code(main, [*words, "seed=1", "env=cartpole", "framework=torch_eager"]) == 0
-    assert list(here.iterdir()) == [here / "outputs"]
-
-
 @pytest.mark.slow
 def test_a_multirun_has_the_folders_and_callbacks_that_it_is_given(here: Path) -> None:
     words = [*RUN, "hydra.sweep.dir=mine", "hydra.sweep.subdir=seed${seed}", *noted(here / "noted.json")]
@@ -191,9 +181,3 @@ def test_an_experiment_may_choose_the_launcher_and_the_sweep(capsys: pytest.Capt
     assert ended.stderr.splitlines()[-1] == "ppo_bench: 2 done, 0 failed, 0 skipped"
     chosen: Any = OmegaConf.load(next((here / "outputs/.sweeps").glob("*/multirun.yaml")))
     assert chosen.hydra.launcher._target_.endswith("JoblibLauncher")
-
-
-def test_the_programs_arguments_are_restored(here: Path) -> None:
-    before = list(sys.argv), os.environ.get("HYDRA_FULL_ERROR", "0")
-    assert exit_code(main, ["env=cartpol"]) == 2
-    assert (sys.argv, os.environ["HYDRA_FULL_ERROR"]) == before

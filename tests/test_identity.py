@@ -44,6 +44,7 @@ def test_the_folders_of_a_revision_stay(words: str, folder: str) -> None:
         ("", "checkpoint.keep=9"),
         ("", "tracker=[tensorboard,wandb]"),
         ("", "evaluation.every_iterations=3"),
+        ("", "video.every_episodes=9"),
         ("", "env.kwargs=null"),
         ("", "ppo.weight_decay=0"),
         ("ppo.shards=2", "ppo.shards=2 devices=2"),
@@ -71,11 +72,15 @@ def test_what_trains_the_same_has_one_folder(one: str, other: str) -> None:
         "framework.deterministic=true",
         "tuning=off",
         "algorithm=rnd",
+        "framework.num_threads=2",
+        "backend=envpool",
+        "env.id=CartPole-v0",
+        "checkpoint.every_iterations=3",
     ],
 )
 def test_what_is_given_otherwise_has_another_folder(words: str) -> None:
-    base = [word for word in words.split() if word.startswith(("env=", "backend="))]
-    assert experiment_folder(*words.split()) != experiment_folder(*base)
+    *base, last = words.split()
+    assert experiment_folder(*base, last) != experiment_folder(*base)
 
 
 def test_a_key_at_the_default_of_earlier_runs_moves_no_folder() -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from gymnasium import spaces
 from numpy.testing import assert_allclose
 
 from ppo_bench.commands.interface import train
-from ppo_bench.networks.spec import Mlp
 from ppo_bench.runners import checkpoint
 
 
@@ -25,10 +23,3 @@ def test_numbers_of_40_bits_reach_jax_as_they_reach_pytorch(tmp_path: Path) -> N
     largest = np.abs(torch[name]).max()
     assert largest > 0
     assert_allclose(jax[name], torch[name], rtol=0, atol=1e-3 * largest)
-
-
-def test_bytes_are_divided_by_255_unless_they_are_flags() -> None:
-    pixels, flags = (
-        Mlp([8], "tanh").build(spaces.Box(0, high, (3,), np.uint8), spaces.Discrete(2)).uint8 for high in (255, 1)
-    )
-    assert (pixels, flags) == (True, False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,7 @@ import pytest
 from gymnasium import spaces
 from numpy.testing import assert_array_equal
 
-from ppo_bench.__main__ import main
 from ppo_bench.commands.interface import load, train
-from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import Atari, Task
 from ppo_bench.envs.check import check_contract
@@ -25,7 +22,6 @@ from ppo_bench.envs.device import DYNAMICS, DeviceBackend
 from ppo_bench.envs.dynamics.cartpole import CartPole, CartPoleState
 from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.envs.jax.host import JaxVectorEnv
-from ppo_bench.mathematics import noise
 from tests.policies import balance
 
 
@@ -57,24 +53,6 @@ def test_a_truncated_episode_is_reset_in_the_next_step() -> None:
         obs = step.obs
         if t == 501:
             assert np.abs(obs).max() <= 0.05
-
-
-def test_first_states_are_uniform_and_differ_between_environments_and_episodes() -> None:
-    env = DynamicsEnv(CartPole(), 2000)
-    first = np.asarray(env.reset(noise.env_seeds(1, 0, 2000)).policy_input.obs)
-    assert np.abs(first).max() <= 0.05
-    np.testing.assert_allclose(first.mean(0), 0.0, atol=0.003)
-    np.testing.assert_allclose(first.std(0), 0.1 / np.sqrt(12), rtol=0.05)
-    np.testing.assert_allclose(np.corrcoef(first.T), np.eye(4), atol=0.1)
-    assert len(np.unique(first, axis=0)) == 2000
-
-
-def test_an_environment_does_not_depend_on_the_others() -> None:
-    alone, together = JaxVectorEnv(DynamicsEnv(CartPole(), 1)), JaxVectorEnv(DynamicsEnv(CartPole(), 3))
-    assert_array_equal(alone.reset([7]).obs[0], together.reset([5, 7, 6]).obs[1])
-    for t in range(200):
-        mine, theirs = (env.step(np.full(env.num_envs, t % 3 == 0, np.int32)) for env in (alone, together))
-        assert_array_equal(mine.obs[0], theirs.obs[1])
 
 
 def test_rules_of_atari_are_refused() -> None:
@@ -150,41 +128,6 @@ def test_resets_that_are_costly_are_those_of_all_environments_at_once(num_envs: 
     assert found[0].dynamics.dtype == np.float32
 
 
-def test_the_constructor_of_ones_own_dynamics_has_the_arguments_that_are_given() -> None:
-    view = JaxVectorEnv(DeviceBackend("device").make(Task("own", "tests.test_jax_envs:Counter", 1, kwargs={"end": 2})))
-    begun = int(view.reset([1]).obs[0, 0])
-    ends = [bool(view.step(np.ones(1, np.int32)).terminated[0]) for _ in range(2 - begun)]
-    assert ends == [False] * (1 - begun) + [True]
-    with pytest.raises(
-        ConfigError, match=r"tests.test_jax_envs:Counter on backend=device raises TypeError: .* argument 'ends'"
-    ):
-        DeviceBackend("device").make(Task("own", "tests.test_jax_envs:Counter", 1, kwargs={"ends": 2}))
-
-
-class Leaving(Counter):
-    """The same, which ends the process as it is made, or in its first step."""
-
-    def __init__(self, at_once: bool) -> None:
-        super().__init__()
-        if at_once:
-            sys.exit(0)
-
-    def step(self, state: jax.Array, actions: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        sys.exit(0)
-
-
-@pytest.mark.parametrize(
-    ("at_once", "said"), [(True, "tests.test_jax_envs:Leaving on backend=device raises"), (False, "the command raises")]
-)
-def test_an_exit_of_dynamics_is_a_failure(
-    at_once: bool, said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    words = ["env.id=tests.test_jax_envs:Leaving", f"env.kwargs={{at_once:{at_once}}}", "framework=jax_xla"]
-    words += ["backend=device", "device=cpu", "total_timesteps=4096", f"outputs={tmp_path}"]
-    assert exit_code(main, words) == 1
-    assert capfd.readouterr().err.splitlines()[-1].startswith(f"ppo_bench: {said} SystemExit: 0 ({__file__}, line ")
-
-
 @pytest.mark.parametrize(
     ("env_id", "fragment"),
     [
@@ -211,12 +154,3 @@ def test_actions_of_float64_keep_their_digits_whatever_the_process_computes_in(o
         view.step(np.array([[torque]]))
     moved = float(view._state.dynamics.theta_dot[0])
     assert moved == pytest.approx(speed + (15 * np.sin(theta) + 3 * torque) * 0.05, abs=1e-14)
-
-
-def test_a_view_on_the_host_steps_on_the_first_cpu_whatever_the_device_of_learning() -> None:
-    first, other = jax.devices("cpu")[:2]
-    view = JaxVectorEnv(DynamicsEnv(CartPole(), 4))
-    with jax.default_device(other):
-        view.reset([0, 1, 2, 3])
-        view.step(np.zeros(4, np.int32))
-    assert {device for array in jax.tree.leaves(view._state) for device in array.devices()} == {first}

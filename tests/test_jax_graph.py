@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import functools
-from pathlib import Path
-from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ppo_bench.__main__ import main
-from ppo_bench.common.errors import ConfigError, RunError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.dynamics.cartpole import CartPole
@@ -23,7 +17,6 @@ from ppo_bench.runners.base import Episode, Metrics
 from ppo_bench.runners.program_runner import MAX_PENDING, ProgramRunner
 from ppo_bench.runs.train import build_runner
 from tests.runners import played, problem_for, runner_for
-from tests.training import timeless
 
 SEED = 3
 NORMALIZED = ["ppo.norm_obs=true", "ppo.norm_reward=true"]
@@ -62,16 +55,6 @@ def test_an_iteration_in_one_program_is_that_of_pytorch_on_the_host(overrides: l
         np.testing.assert_allclose(found[name], array, rtol=1e-8, atol=1e-10, err_msg=name)
 
 
-def test_the_same_holds_in_float32_with_float64_statistics() -> None:
-    expected, _, expected_episodes = run("jax_xla", JaxVectorEnv(DynamicsEnv(CartPole(), 4)), 4, NORMALIZED)
-    found, _, episodes = run("jax_xla", DynamicsEnv(CartPole(), 4), 4, NORMALIZED)
-    assert episodes == expected_episodes
-    for name in found:
-        assert found[name].dtype == expected[name].dtype, name
-        if name.startswith("normalize."):
-            np.testing.assert_allclose(found[name], expected[name], rtol=1e-12)
-
-
 def test_an_exported_state_goes_on_as_the_one_it_came_from() -> None:
     runner, twin = (runner_for("jax_xla", problem_for(DynamicsEnv(CartPole(), 4), 10, NORMALIZED)) for _ in range(2))
     state, _, _ = runner.iterate(runner.init(SEED))
@@ -103,20 +86,6 @@ def test_iterations_given_ahead_are_the_same_iterations() -> None:
     assert all(np.array_equal(ends[0][name], ends[1][name]) for name in ends[0])
 
 
-class Breaks(CartPole):
-    """CartPoles of which the third gives a reward that is no number."""
-
-    def step(self, state: Any, actions: jax.Array) -> tuple[Any, jax.Array, jax.Array]:
-        state, rewards, ends = super().step(state, actions)
-        return state, rewards.at[2].set(jnp.nan), ends
-
-
-def test_a_reward_that_is_no_number_names_its_environment() -> None:
-    runner = ProgramRunner(problem_for(DynamicsEnv(CartPole(), 4), 7, []), DynamicsEnv(Breaks(), 4), 1)
-    with pytest.raises(RunError, match="environment 2 gave a reward of nan, which is not finite"):
-        runner.iterate(runner.init(SEED))
-
-
 def test_a_device_never_has_more_than_it_takes_at_once_and_nothing_past_the_end_of_a_block() -> None:
     spec = problem_for(DynamicsEnv(CartPole(), 4), 45, [])
     runner = ProgramRunner(spec, DynamicsEnv(CartPole(), 4), iterations_per_call=20)
@@ -126,20 +95,6 @@ def test_a_device_never_has_more_than_it_takes_at_once_and_nothing_past_the_end_
         ahead.append(len(state.pending))
     block = [MAX_PENDING - 1] * (20 - MAX_PENDING) + list(range(MAX_PENDING))[::-1]
     assert ahead == [*block, *block, 4, 3, 2, 1, 0]
-
-
-def test_a_run_with_iterations_given_ahead_leaves_the_same_rows(tmp_path: Path) -> None:
-    """Rows apart from times, over checkpoints and a last block of fewer iterations."""
-    arguments = ["framework=jax_xla", "env=cartpole", "backend=device", "total_timesteps=5_120"]
-    found = []
-    for per_call in (1, 4):
-        outputs = tmp_path / str(per_call)
-        options = ["checkpoint.every_iterations=4", f"framework.iterations_per_call={per_call}"]
-        assert main([*arguments, *options, f"outputs={outputs}"]) == 0
-        (path,) = outputs.rglob("metrics.jsonl")
-        found.append(timeless(path.parent))
-    assert len(found[0]) == 10
-    assert found[0] == found[1]
 
 
 def test_a_restart_of_environments_in_jax_compiles_nothing() -> None:
@@ -163,11 +118,3 @@ def test_cartpole_is_learnt_within_a_million_steps() -> None:
         state, _, episodes = runner.iterate(state)
         returns += [episode.episode_return for episode in episodes]
     assert np.mean(returns[-100:]) > 400.0
-
-
-def test_frameworks_that_cannot_take_environments_into_their_program_are_refused() -> None:
-    config = load_config(["framework=torch_eager", "env=minatar_breakout"])
-    with pytest.raises(ConfigError, match=r"use framework=jax_xla, or another backend"):
-        config.require()
-    with pytest.raises(ConfigError, match="use framework=jax_xla"):
-        build_runner(config)

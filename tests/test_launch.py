@@ -185,11 +185,6 @@ def test_the_latest_job_of_a_run_counts(tmp_path: Path) -> None:
     assert ledger.job_of_run(tmp_path) == {"a/seed2": "8_1", "a/seed1": "9"}
 
 
-def test_status_of_a_folder_without_submissions_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert exit_code(status.main, [str(tmp_path)]) == 2
-    assert_one_line(capsys.readouterr().err, f"nothing was submitted under {tmp_path}")
-
-
 @pytest.mark.parametrize("script", ["slurm.py", "status.py"])
 def test_scripts_run_from_anywhere(script: str, tmp_path: Path) -> None:
     path = CONF.parent / "launch" / script

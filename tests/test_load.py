@@ -119,14 +119,6 @@ def test_a_run_goes_on_from_its_own_checkpoint_exactly(runs: RUNS, tmp_path: Pat
     assert about == {"iteration": LOADED, "arrays_sha256": digest(load(source / CHECKPOINT).arrays)}
 
 
-def test_another_seed_draws_its_own_numbers_from_the_same_weights(runs: RUNS, tmp_path: Path) -> None:
-    load_it = f"checkpoint.load={runs['torch_eager'] / CHECKPOINT}"
-    one, two = (trained(tmp_path, *RUN, load_it, f"seed={seed}") for seed in (1, 2))
-    assert one.parent == two.parent
-    assert (one / "episodes.jsonl").read_bytes() != (two / "episodes.jsonl").read_bytes()
-    assert int(learnt(two)["seed"]) == 2
-
-
 @pytest.mark.parametrize("framework", ["torch_eager", "jax_xla"])
 def test_fine_tuning_begins_anew_with_the_parameters(framework: str, runs: RUNS, tmp_path: Path) -> None:
     """Another shape of the rollout, and steps too small to move the parameters; two epochs of two minibatches."""
@@ -170,28 +162,17 @@ def test_a_run_resumes_from_its_own_checkpoints_once_it_has_them(
     assert len(rows(folder)) == 1
 
 
-def test_what_diverges_before_a_checkpoint_of_its_own_says_that_nothing_is_kept(
-    runs: RUNS, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    words = [*RUN, f"total_timesteps={(LOADED + 5) * BATCH}", "ppo.learning_rate=1e30", "ppo.anneal_lr=false"]
-    assert exit_code(main, [*words, f"checkpoint.load={runs['torch_eager'] / CHECKPOINT}", f"outputs={tmp_path}"]) == 1
-    assert capfd.readouterr().err.splitlines()[-1].endswith("no checkpoint yet")
-
-
 WRONG = {
     "missing": ([], "has no checkpoint: name a run folder or one of its checkpoints/iteration_<k>"),
     "damaged": ([], "is damaged (the checksum of arrays.safetensors does not match): name another one"),
     "wider network": (["network=mlp", "network.hidden_sizes=[32]"], "use the network that it was trained with"),
-    "deeper network": (["network=mlp", "network.hidden_sizes=[64,64,64]"], "use the network that it was trained with"),
     "a memory": (
         ["network=lstm"],
         "missing: params.memory.bias_hh, params.memory.bias_ih, params.memory.weight_hh, params.memory.weight_ih, "
         "params.trunk.0.bias, params.trunk.0.weight; unexpected: params.actor.1.bias, params.actor.1.weight, "
         "params.actor.2.bias",
     ),
-    "another environment": (["env=acrobot", "backend=gymnasium"], ", for acrobot: params.actor.0.weight is [64, 4] in"),
     "at the end": ([f"total_timesteps={LOADED * BATCH + 511}"], "has done 5120 steps, and total_timesteps=5631 leaves"),
-    "beyond the end": (["total_timesteps=1024"], "has done 5120 steps, and total_timesteps=1024 leaves no iteration"),
     "between two calls": (
         ["framework=jax_xla", "backend=device", "framework.iterations_per_call=4", "checkpoint.every_iterations=12"],
         "has done 10 iterations, which framework.iterations_per_call=4 does not divide: choose a divisor",

@@ -80,22 +80,6 @@ def test_a_game_is_what_pgx_plays_with_the_same_keys() -> None:
     assert_array_equal(np.argwhere(env.step(action).obs[0, :, :, 1])[:, 0], [3])
 
 
-def test_episodes_differ_from_each_other_and_time_limits_cut_them() -> None:
-    dynamics = MinAtar("minatar-breakout")
-    dynamics.time_limit = 3  # before the ball can fall
-    env = JaxVectorEnv(DynamicsEnv(dynamics, 64))
-    starts = [env.reset(range(64)).obs]
-    for t in range(1, 9):
-        step = env.step(np.zeros(64, int))
-        assert not step.terminated.any()
-        assert_array_equal(step.truncated, t % 4 == 3)
-        if t % 4 == 0:
-            starts.append(step.obs)
-    sides = {tuple(start[:, 3, 0, 1]) for start in starts}  # the ball starts left or right
-    assert len(sides) == 3
-    assert all(10 < sum(side) < 54 for side in sides)
-
-
 def test_auto_takes_minatars_network_for_images_of_bool_alone() -> None:
     images = spaces.Box(0, 1, (10, 10, 4), np.bool_)  # type: ignore[arg-type]
     actions = spaces.Discrete(3)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-import shutil
-from pathlib import Path
 
 import pytest
 
-from ppo_bench.commands.report.database import open_database
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.sweeps.expand import expand
-from tests.synthetic import write_run
 
 
 @pytest.mark.parametrize("name", ["1.10", "2024_10", "007", "true", "1e3", "a", "läufe/ü"])
@@ -29,15 +25,3 @@ def test_a_hidden_name_is_refused_since_no_command_would_find_its_runs() -> None
             ConfigError, match=re.escape(f"name={name}: must be a relative path without '..' or hidden")
         ):
             load_config([f"name={name}"])
-
-
-def test_a_folder_that_is_named_as_a_column_changes_no_number(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "plain", sps=1_000.0, iterations=20)
-    odd = tmp_path / "framework=torch" / "seed=7" / "sps=5" / "episodes=500" / "seed1"
-    shutil.copytree(run, odd)
-    of_columns = "select avg(sps), sum(episodes), any_value(seed), any_value(framework) from metrics"
-    plain, named = (
-        open_database([str(folder)]).connection.execute(of_columns).fetchone() for folder in (tmp_path / "plain", odd)
-    )
-    assert plain == named
-    assert (named or ())[1:] == (160, 1, "torch_eager")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pickle
 import socket
 import subprocess
 import sys
@@ -77,14 +75,6 @@ def test_jax_on_two_machines_trains_as_in_one_process(words: str, tmp_path: Path
         np.testing.assert_allclose(array, theirs.arrays[name], rtol=1e-10, atol=1e-10, err_msg=name)
 
 
-def test_a_finished_run_is_said_to_be_so_and_both_processes_end(tmp_path: Path) -> None:
-    run = ["env=cartpole", "total_timesteps=1024", "framework=torch_eager", *COMMON, f"outputs={tmp_path}"]
-    for _ in range(2):
-        first, second = train_as_two_machines([*run, "devices=2"])
-        assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
-    assert f"{folder_of(run)} is done" in first.stderr
-
-
 def test_processes_that_do_not_divide_the_devices_are_one_line(tmp_path: Path) -> None:
     run = ["env=cartpole", "framework=jax_xla", "ppo.shards=2", f"outputs={tmp_path}"]
     for process in train_as_two_machines(run):
@@ -111,23 +101,6 @@ def test_a_port_in_use_is_one_line(framework: str, tmp_path: Path) -> None:
     assert run.returncode == 2, run.stderr
     said = run.stderr.strip().splitlines()[-1]
     assert said == f"ppo_bench: 127.0.0.1:{port} is in use: choose another port by MASTER_PORT=..."
-
-
-def test_the_first_task_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = {"SUBMITIT_LOG_LEVEL": "NOCONFIG", "SUBMITIT_EXECUTOR": "slurm", "SUBMITIT_FOLDER": str(tmp_path)}
-    for name, value in (told | {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4"}).items():
-        monkeypatch.setenv(name, value)
-    import submitit
-
-    from ppo_bench.sweeps.slurm.job import said_by_others
-
-    task = submitit.JobEnvironment()
-    assert said_by_others(task, 0.1) is None
-    for seconds, (rank, reason) in enumerate(((3, None), (2, "the reason"), (1, "a consequence"))):
-        result = tmp_path / f"7_{rank}_result.pkl"
-        result.write_bytes(pickle.dumps(("success", reason)))
-        os.utime(result, (seconds, seconds))
-    assert said_by_others(task, 0.0) == "the reason"
 
 
 def test_jax_takes_neither_a_gpu_for_each_task_nor_the_handler_of_sigterm() -> None:

@@ -60,18 +60,3 @@ def test_frameworks_train_the_page_s_parts_alike(written: Path) -> None:
     words = "--config-dir my_conf env=cartpole algorithm=small_logits backend=gymnasium"
     done = run(written, ["-m", "ppo_bench.equivalence", *words.split(), STEPS, "outputs=o"])
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_a_sweep_trains_the_page_s_parts(written: Path) -> None:
-    words = "-m --config-dir my_conf env=cartpole algorithm=ppo,small_logits outputs=o"
-    done = run(written, ["-m", "ppo_bench", *words.split(), STEPS])
-    assert done.returncode == 0, done.stderr
-    configs = [json.loads(path.read_text())["config"] for path in written.rglob("run.json")]
-    assert {config["algorithm"]["name"] for config in configs} == {"ppo", "small_logits"}
-
-
-def test_an_option_of_one_s_own_is_checked(written: Path) -> None:
-    words = "--config-dir my_conf env=cartpole algorithm=small_logits algorithm.logit_coef=-1 outputs=o"
-    done = run(written, ["-m", "ppo_bench", *words.split()])
-    assert done.returncode == 2
-    assert done.stderr == "ppo_bench: algorithm.logit_coef=-1.0: must be at least 0\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import subprocess
@@ -12,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from ppo_bench.commands.report.command import main as report
 from ppo_bench.common.user_code import configured_objects, configured_user_code
 from ppo_bench.configuration.load import load_config
-from tests.training import ENVIRONMENT, ROOT
+from tests.training import ENVIRONMENT
 
 ALGORITHM = """
 from dataclasses import dataclass
@@ -67,25 +65,6 @@ def test_a_run_with_changed_code_is_another_run(own: Path) -> None:
     assert policy_losses(first) != policy_losses(second)
 
 
-@pytest.mark.slow
-def test_a_sweep_with_changed_code_trains_again(own: Path) -> None:
-    assert len(trained(own, "-m", "seed=1")) == 1
-    (own / "signs.py").write_text("SIGN = -1.0\n")
-    assert len(trained(own, "-m", "seed=1")) == 2
-    assert len(trained(own, "-m", "seed=1")) == 2
-
-
-@pytest.mark.slow
-def test_the_report_keeps_seeds_of_changed_code_apart(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    trained(own, "seed=1")
-    (own / "signs.py").write_text("SIGN = -1.0\n")
-    trained(own, "seed=2")
-    assert report([str(own / "o"), "--out", str(own / "r")]) == 0
-    with (own / "r" / "tables" / "speed.csv").open() as table:
-        assert [row["seeds"] for row in csv.DictReader(table)] == ["1", "1"]
-    assert "cartpole was trained with 2 settings, which are not pooled: code" in capsys.readouterr().err
-
-
 def test_the_named_modules_and_what_they_import_from_their_folder_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,14 +113,6 @@ def test_a_tracker_of_the_user_is_no_part_of_the_identity(tmp_path: Path, monkey
     (tmp_path / "mytrack.py").write_text("from ppo_bench.runs.trackers.tensorboard import Tensorboard as Mine\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert load_config(["+tracker.mine._target_=mytrack.Mine"]).identity == load_config([]).identity
-
-
-@pytest.mark.slow
-def test_slurm_finds_modules_in_the_current_folder_as_its_jobs_do(own: Path) -> None:
-    command = [sys.executable, str(ROOT / "launch" / "slurm.py"), "--dry-run", *WORDS]
-    ended = subprocess.run(command, cwd=own, env=ENVIRONMENT, capture_output=True, text=True, check=True)
-    (first,) = trained(own)
-    assert str(first.relative_to(own / "o")) in ended.stdout
 
 
 def test_a_function_may_make_a_part(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,10 @@ import pytest
 import torch
 from numpy.testing import assert_array_equal
 
-from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.atari_players import roms
 from ppo_bench.envs.base import GraphEnv, Task, VectorEnv
 from ppo_bench.envs.check import check_contract
-from ppo_bench.envs.envpool import EnvPoolBackend
 from ppo_bench.envs.pettingzoo import PettingZooBackend
 from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.torch.ops import TorchOps
@@ -77,36 +74,6 @@ def test_processes_step_the_same_games() -> None:
     finally:
         for env in envs:
             env.close()
-
-
-def test_two_backends_play_the_same_four_in_a_row() -> None:
-    """EnvPool's games are pgx's in C++; who begins is drawn there, and is the first player here."""
-    ours = backend().make(Task("any", "classic/connect_four-v3", 2, players=2))
-    theirs = EnvPoolBackend("envpool", 1).make(Task("any", "ConnectFour-v1", 2, players=2))
-    try:
-        rng = np.random.default_rng(3)
-        one, other = ours.reset([5, 5]), theirs.reset([5, 5])
-        for _ in range(40):
-            assert one.policy_mask is not None
-            assert one.action_mask is not None
-            assert other.policy_mask is not None
-            assert other.action_mask is not None
-            swap = slice(
-                None, None, 1 if other.policy_mask[0] == one.policy_mask[0] else -1
-            )  # rows begin in the other order there
-            assert_array_equal(one.obs, other.obs[swap])
-            assert_array_equal(one.action_mask, other.action_mask[swap])
-            column = rng.choice(np.flatnonzero(one.action_mask[one.policy_mask.argmax()]))
-            a, b = ours.step(np.full(2, column)), theirs.step(np.full(2, column))
-            assert_array_equal(a.raw_reward, b.raw_reward[swap])
-            assert_array_equal(a.terminated, b.terminated)
-            if a.terminated.all():
-                return
-            one, other = a.policy_input, b.policy_input
-        pytest.fail("no game has ended")
-    finally:
-        ours.close()
-        theirs.close()
 
 
 # --- Atari ------------------------------------------------------------------------------------------------------------
@@ -190,11 +157,3 @@ def test_games_are_drawn(words: list[str], shape: tuple[int, int] | None, tmp_pa
     assert len(frames) == 21
     assert shape is None or frames[0].shape[:2] == shape
     assert (frames[0] != frames[-1]).any()
-
-
-def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "multi_agent_ale_py", None)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if "multi" in name else object())
-    config = load_config(["env=pong_two_players"])
-    with pytest.raises(ConfigError, match=r"needs multi_agent_ale_py, which is not installed: pip install"):
-        config.backend.make(config.task)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,16 +24,13 @@ from ppo_bench.envs.random_play import random_actions
 
 
 class Pulling(ParallelEnv[str, np.ndarray, np.ndarray]):  # type: ignore[misc]
-    """Tug of war: who pulls harder in each of five steps gets a point of the other.
-
-    In step number `exits` of all games the process ends.
-    """
+    """Tug of war: who pulls harder in each of five steps gets a point of the other."""
 
     metadata = {"name": "pulling"}  # noqa: RUF012
     possible_agents = ["a", "b"]  # noqa: RUF012
 
-    def __init__(self, render_mode: str | None = None, exits: int = 0) -> None:
-        self.render_mode, self._exits, self._count = render_mode, exits, 0
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode = render_mode
 
     def observation_space(self, agent: str) -> Any:
         return spaces.Box(0, 5, (1,), np.float32)
@@ -50,9 +45,6 @@ class Pulling(ParallelEnv[str, np.ndarray, np.ndarray]):  # type: ignore[misc]
     def step(self, actions: Any) -> Any:
         assert all(abs(action).max() <= 2 for action in actions.values())  # within the bounds
         self._steps += 1
-        self._count += 1
-        if self._count == self._exits:
-            sys.exit(0)
         lead = float(np.sign(actions["a"][0] - actions["b"][0]))
         over = dict.fromkeys("ab", self._steps == 5)
         return self._seen(), {"a": lead, "b": -lead}, over, dict.fromkeys("ab", False), {agent: {} for agent in "ab"}
@@ -68,14 +60,6 @@ def pulling() -> Iterator[list[str]]:
     pettingzoo.register("parallel", "test/pulling-v0", f"{__name__}:Pulling")
     yield ["backend=pettingzoo", "env.id=test/pulling-v0", "env.players=2", "ppo=continuous", "framework=torch_eager"]
     del pettingzoo.parallel_registry["test/pulling-v0"]
-
-
-def test_an_exit_of_a_game_is_its_failure(
-    pulling: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert exit_code(main, [*pulling, "env.kwargs={exits:3}", "ppo.num_envs=2", f"outputs={tmp_path}"]) == 1
-    said = f"ppo_bench: test/pulling-v0 raises SystemExit: 0 ({__file__}, line "
-    assert capfd.readouterr().err.splitlines()[-1].startswith(said)
 
 
 def test_games_of_floats_keep_the_contract(pulling: list[str]) -> None:
@@ -157,13 +141,13 @@ def test_the_player_to_move_alone_may_have_a_mask_in_infos(monkeypatch: pytest.M
 
 
 class Leaving(ParallelEnv[str, np.ndarray, int]):  # type: ignore[misc]
-    """A game of two in which `b` leaves after three steps, or a third player comes."""
+    """A game of two in which `b` leaves after three steps."""
 
     metadata = {"name": "leaving"}  # noqa: RUF012
     possible_agents = ["a", "b"]  # noqa: RUF012
 
-    def __init__(self, comes: bool = False, render_mode: str | None = None) -> None:
-        self._comes, self.render_mode = comes, render_mode
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode = render_mode
 
     def observation_space(self, agent: str) -> Any:
         return spaces.Box(0, 1, (2,), np.float32)
@@ -177,10 +161,9 @@ class Leaving(ParallelEnv[str, np.ndarray, int]):  # type: ignore[misc]
 
     def step(self, actions: Any) -> Any:
         self._steps += 1
-        here = ["a", "b", "c"] if self._comes and self._steps > 2 else ["a", "b"]
-        ends = {agent: agent == "b" and self._steps == 3 and not self._comes for agent in here}
-        given = {agent: np.zeros(2, np.float32) for agent in here}
-        return given, dict.fromkeys(here, 0.0), ends, dict.fromkeys(here, False), {agent: {} for agent in here}
+        ends = {"a": False, "b": self._steps == 3}
+        given = {agent: np.zeros(2, np.float32) for agent in "ab"}
+        return given, dict.fromkeys("ab", 0.0), ends, dict.fromkeys("ab", False), {agent: {} for agent in "ab"}
 
 
 class Unlike(Leaving):
@@ -191,19 +174,10 @@ class Unlike(Leaving):
 
 
 class Boxed(Leaving):
-    """A game whose masks lie beside no observation, or are masks of several choices at once."""
-
-    def __init__(self, several: bool = False, render_mode: str | None = None) -> None:
-        super().__init__()
-        self._several = several
+    """A game whose masks lie beside no observation."""
 
     def observation_space(self, agent: str) -> Any:
-        space = spaces.Box(0, 1, (2,), np.float32)
-        name = "observation" if self._several else "obs"
-        return spaces.Dict({name: space, "action_mask": spaces.MultiBinary(2)})
-
-    def action_space(self, agent: str) -> Any:
-        return spaces.MultiDiscrete([2, 2]) if self._several else spaces.Discrete(2)
+        return spaces.Dict({"obs": spaces.Box(0, 1, (2,), np.float32), "action_mask": spaces.MultiBinary(2)})
 
 
 class Masked(Leaving):
@@ -272,14 +246,3 @@ def test_wrong_input_is_one_line(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], words: list[str], line: str
 ) -> None:
     assert said(capfd, tmp_path, *words).startswith(line)
-
-
-@pytest.mark.slow
-def test_players_who_die_are_named_before_or_while_training(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    words = ["backend=pettingzoo", "env.id=butterfly/knights_archers_zombies-v11", "env.players=4"]
-    assert exit_code(main, ["framework=torch_eager", f"outputs={tmp_path}", *words]) in (
-        1,
-        2,
-    )  # zombies take their time
-    last = capfd.readouterr().err.splitlines()[-1]
-    assert re.search(r"butterfly/knights_archers_zombies-v11: (knight|archer)_[01] ended before ", last)

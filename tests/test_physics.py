@@ -58,21 +58,3 @@ def test_steps_are_those_of_brax_with_the_same_keys_until_each_pole_falls(pendul
         ended += int(mine.terminated[alive].sum())
         alive &= ~mine.terminated
     assert ended == 4
-
-
-def test_a_time_limit_is_a_truncation_that_shows_the_last_observation(pendulum: JaxVectorEnv) -> None:
-    pendulum.reset([1, 2, 3, 4])
-    still = np.zeros((4, 1), np.float32)
-    expected = pendulum.step(still)
-    pendulum.reset([1, 2, 3, 4])
-    with jax.enable_x64(True):
-        pendulum._state = pendulum._state._replace(steps=jnp.full(4, 999, jnp.int32))
-    last = pendulum.step(still)
-    assert_array_equal(last.obs, expected.obs)
-    assert_array_equal(last.reward, expected.reward)
-    assert (last.truncated & last.episode_over & ~last.terminated).all()
-    first = pendulum.step(still)
-    assert_array_equal(first.reward, 0.0)
-    assert not (first.truncated | first.terminated).any()
-    assert (np.abs(first.obs) <= 0.01).all()  # where Brax starts its pendulum
-    assert (first.obs != last.obs).all()

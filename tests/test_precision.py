@@ -5,41 +5,24 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
-from gymnasium.spaces import Box, Discrete
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.mathematics.weights import initial_weights
-from ppo_bench.networks.flax.layers import Dense
 from ppo_bench.networks.flax.ops import JaxOps
-from ppo_bench.networks.spec import Mlp
 from ppo_bench.networks.torch.ops import TorchOps
-from ppo_bench.runners.array_specs import policy_array_specs
 from ppo_bench.tuning import machine
 from tests.probes import Endless
 from tests.processes import TRAIN
 from tests.runners import ACTING, FRAMEWORKS, problem_for, runner_for
 from tests.scenes import RandomScenes
 from tests.training import ENVIRONMENT
-
-
-def test_linear_layers_of_few_bits_round_once_in_both_frameworks() -> None:
-    rng = np.random.default_rng(0)
-    x, weight, bias = (rng.normal(size=shape).astype(np.float32) for shape in ((32, 64), (48, 64), (48,)))
-    by_torch = F.linear(*(torch.from_numpy(array).bfloat16() for array in (x, weight, bias)))
-    kernel = {"kernel": jnp.asarray(weight.T, jnp.bfloat16), "bias": jnp.asarray(bias, jnp.bfloat16)}
-    by_jax: Any = Dense(48).apply({"params": kernel}, jnp.asarray(x, jnp.bfloat16))
-    assert by_jax.dtype == jnp.bfloat16
-    assert (np.asarray(by_jax, np.float32) == by_torch.float().numpy()).all()
 
 
 def test_layers_in_bfloat16_round_inputs_weights_and_outputs() -> None:
@@ -65,22 +48,6 @@ def test_layers_in_bfloat16_round_inputs_weights_and_outputs() -> None:
         for name in ("float32", "bfloat16")
     ]
     assert found == [4.0 + 2.0**-9, 4.0] * 2
-
-
-def test_to_networks_of_vectors_the_byte_255_is_one() -> None:
-    """As for Atari's memory; the others' bytes are in tests/test_transcription.py."""
-    network = Mlp([], "tanh").build(Box(0, 255, (3,), np.uint8), Discrete(2))
-    weights = {p.name: np.zeros(p.shape, np.float32) for p in network.parameters}
-    weights["critic.0.weight"][:], weights["critic.0.bias"][:] = 1.0, 3.0
-    weights["actor.0.weight"][:] = [[1.0, 0.0, 0.0], [0.0, 5.0, 0.0]]
-    obs = np.array([[255, 51, 0]], np.uint8)
-    params = {name: torch.from_numpy(array) for name, array in weights.items()}
-    by_torch = network.forward(TorchOps(torch.float32, torch.float32), params, torch.from_numpy(obs), {}, None)
-    float32 = jnp.dtype("float32")
-    by_jax = network.forward(JaxOps(float32, float32), weights, jnp.asarray(obs), {}, None)
-    for policy_outputs, values, _ in (by_torch, by_jax):
-        np.testing.assert_allclose(np.asarray(values), [4.2], rtol=1e-6)
-        np.testing.assert_allclose(np.asarray(policy_outputs[0]), [[1.0, 1.0]], rtol=1e-6)
 
 
 @pytest.mark.parametrize(("pixels", "continuous"), [(False, False), (False, True), (True, False)])
@@ -136,19 +103,6 @@ def test_a_training_in_float64_leaves_the_next_one_of_the_process_as_it_is(frame
     assert between["params.actor.0.weight"].dtype == np.float64
     for name, array in before.items():
         np.testing.assert_array_equal(afterwards[name], array, err_msg=name)
-
-
-@pytest.mark.parametrize("framework", ACTING)
-def test_policies_of_two_precisions_act_in_turn(framework: str) -> None:
-    spec = problem_for(RandomScenes(4, False, False), 10, [])
-    names = [array.name for array in policy_array_specs(spec.network, PRECISIONS["float64"])]
-    exported, _ = after(framework, "float64", 1)
-    arrays = {name: exported[name] for name in names}
-    loaded = load_config([f"framework={framework}"]).framework
-    wide, narrow = (loaded.policy(spec.network, arrays, each, "cpu") for each in ("float64", "float32"))
-    obs, start = np.ones((3, *spec.network.input_shape), np.float32), np.zeros(3, bool)
-    for act, dtype in ((wide, np.float64), (narrow, np.float32), (wide, np.float64)):
-        assert act(obs, start, {}).values.dtype == dtype
 
 
 @pytest.mark.parametrize("framework", ACTING)

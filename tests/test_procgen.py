@@ -86,12 +86,6 @@ def test_starpilot_trains(tmp_path: Path) -> None:
     assert folder.parent.name.startswith("starpilot-envpool-torch_eager-")
 
 
-def test_an_unknown_game_is_one_line_with_the_nearest_names(capsys: pytest.CaptureFixture[str]) -> None:
-    assert exit_code(main, ["env=procgen", "env.game=Starpilt"]) == 2
-    said = capsys.readouterr().err
-    assert_one_line(said, "no environment 'StarpiltEasy-v0'; did you mean StarpilotEasy-v0")
-
-
 def test_a_missing_qt_is_one_line_that_names_its_packages(tmp_path: Path) -> None:
     """In a process of its own, to which a folder shows a library without content in place of Qt's."""
     (tmp_path / "libQt5Core.so.5").touch()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ppo_bench.runs.provenance import provenance
-from tests.training import ENVIRONMENT, ROOT
+from tests.training import ENVIRONMENT
 
 OWN = """
 from dataclasses import dataclass
@@ -67,16 +67,3 @@ def test_the_packages_of_what_a_configuration_names_are_recorded() -> None:
     versions = provenance(["supersuit.frame_stack_v1", "ppo_bench.algorithms.ppo.Ppo", "nowhere.Net"])["versions"]
     assert versions["SuperSuit"] == metadata.version("supersuit")
     assert versions.keys() - provenance()["versions"].keys() == {"SuperSuit"}
-
-
-def test_packages_of_any_folder_that_pip_installed_into_are_no_code_of_the_user(tmp_path: Path) -> None:
-    (target := tmp_path / "target").mkdir()
-    (target / "theirs.py").touch()
-    (target / "theirs-1.0.dist-info").mkdir()  # as `pip install --target` leaves it
-    (tmp_path / "mine.py").touch()
-    program = "import theirs, mine; from ppo_bench.common.user_code import loaded_user_code; print(*loaded_user_code())"
-    paths = [str(target), str(tmp_path), ENVIRONMENT.get("PYTHONPATH", "")]
-    environment = ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(paths)}
-    command = [sys.executable, "-c", program]
-    said = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
-    assert said.split() == ["mine"]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,7 @@ from ppo_bench.commands.query import main
 from ppo_bench.common.cli import exit_code
 from tests.refusals import assert_one_line
 from tests.synthetic import write_run, write_sweep
-from tests.training import ROOT, rows
+from tests.training import rows
 
 
 @pytest.fixture
@@ -43,14 +41,6 @@ def test_runs_metrics_and_episodes_can_be_asked(outputs: Path, capfd: pytest.Cap
     ]  # fmt: skip
     sql = 'select count(*) as episodes, max("return") < 600 as low, null as nothing from episodes'
     assert json.loads(query(capfd, sql, outputs, "--format", "json")) == {"episodes": 240, "low": True, "nothing": None}
-
-
-def test_the_folder_in_which_one_is_can_be_asked(
-    outputs: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (run,) = outputs.glob("default/acrobot-gymnasium-jax_xla-*/seed1")
-    monkeypatch.chdir(run)
-    assert query(capfd, "select count(*) from metrics", ".", "--format", "csv").splitlines()[1:] == ["20"]
 
 
 def test_columns_of_newer_versions_are_there(outputs: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -84,10 +74,7 @@ def test_lines_that_are_cut_are_no_rows(outputs: Path, capfd: pytest.CaptureFixt
     ("sql", "fragment"),
     [
         ("select nothing from runs", 'column "nothing" not found'),
-        ("selec 1", "syntax error"),
         ("", "'' holds no statement; the views"),
-        ("-- nothing", "'-- nothing' holds no statement"),
-        ("select * from trainings", "trainings"),
     ],
 )
 def test_a_wrong_query_is_one_line(sql: str, fragment: str, outputs: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -95,19 +82,6 @@ def test_a_wrong_query_is_one_line(sql: str, fragment: str, outputs: Path, capfd
     error = capfd.readouterr().err
     assert_one_line(error, fragment)
     assert "the views are runs, metrics, episodes" in error
-
-
-@pytest.mark.slow
-def test_a_reader_that_has_seen_enough_is_no_error(outputs: Path) -> None:
-    command = [sys.executable, "-m", "ppo_bench.query", "select * from range(1_000_000)", str(outputs)]
-    with subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as query_of_many_rows:
-        assert query_of_many_rows.stdout is not None
-        assert query_of_many_rows.stderr is not None
-        assert query_of_many_rows.stdout.readline().strip() == "range"
-        query_of_many_rows.stdout.close()
-        assert query_of_many_rows.stderr.read() == ""
 
 
 def test_a_folder_without_runs_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -25,8 +25,6 @@ from ppo_bench.networks.spec import RecurrentMlp
 from ppo_bench.networks.torch.ops import TorchOps
 from ppo_bench.networks.torch.recurrence import run_recurrence
 from tests.refusals import assert_one_line
-from tests.runners import ACTING, problem_for, runner_for
-from tests.scenes import Ends
 
 STEPS, ROWS, INPUTS, UNITS = 7, 3, 5, 4
 DOUBLES = torch.float64, torch.float64
@@ -119,58 +117,6 @@ def test_a_sequence_is_its_steps_one_by_one_in_both_frameworks(cell: str) -> Non
     np.testing.assert_allclose(outputs[0], outputs[1], rtol=0, atol=1e-14)
 
 
-@pytest.mark.parametrize("hidden_sizes", [[], [6]])
-def test_bytes_are_divided_where_they_enter(hidden_sizes: list[int]) -> None:
-    """Whether a layer or the cell takes them."""
-    network = RecurrentMlp("lstm", UNITS, hidden_sizes, "tanh")
-    of_bytes, of_floats = (
-        network.build(spaces.Box(0, high, (INPUTS,), dtype), spaces.Discrete(2))
-        for high, dtype in ((255, np.uint8), (1, np.float64))
-    )
-    params: Any = {p.name: drawn(*p.shape, seed=k) for k, p in enumerate(of_bytes.parameters)}
-    carry: Any = {c.name: drawn(ROWS, *c.shape) for c in of_bytes.carry}
-    obs, start, ops = torch.arange(15.0).double().reshape(ROWS, INPUTS), torch.zeros(ROWS).double(), TorchOps(*DOUBLES)
-    policy_outputs, values, _ = of_bytes.forward(ops, params, obs, carry, start)
-    expected, expected_values, _ = of_floats.forward(ops, params, obs / 255, carry, start)
-    torch.testing.assert_close(policy_outputs[0], expected[0])
-    torch.testing.assert_close(values, expected_values)
-
-
-def logistic(x: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-x))
-
-
-@pytest.mark.parametrize("framework", ACTING)
-def test_an_episode_that_is_cut_short_is_worth_what_its_memory_says(framework: str) -> None:
-    """By the textbook's equations: the final observation is valued with its episode's memory, the next one without."""
-    words = ["network=lstm", "network.units=6", "precision=float64", "ppo.num_steps=6"]
-    spec = problem_for(Ends(2, False, False), 10, [*words, "ppo.num_minibatches=1"])
-    runner: Any = runner_for(framework, spec)
-    begun = runner.init(3)
-    p = {name.removeprefix("params."): array for name, array in runner.export(begun).items()}
-    state, _, _ = runner.iterate(begun)
-    obs, values = (np.asarray(state.learner.rollout_buffer[name]) for name in ("obs", "values"))
-
-    def valued(begins_anew: int) -> np.ndarray:
-        hidden, rows = np.zeros((2, 6)), []
-        cell = hidden
-        for t in range(7):
-            hidden, cell = (part * (t != begins_anew) for part in (hidden, cell))
-            x = np.tanh(obs[t] @ p["trunk.0.weight"].T + p["trunk.0.bias"])
-            gates = x @ p["memory.weight_ih"].T + hidden @ p["memory.weight_hh"].T
-            i, f, g, o = np.split(gates + p["memory.bias_ih"] + p["memory.bias_hh"], 4, -1)
-            cell = logistic(f) * cell + logistic(i) * np.tanh(g)
-            hidden = logistic(o) * np.tanh(cell)
-            rows.append(hidden @ p["critic.0.weight"].T + p["critic.0.bias"])
-        return np.stack(rows)[..., 0]
-
-    # Steps 0 to 2 are an episode, 3 shows its final observation and only resets, 4 to 6 are the next episode.
-    np.testing.assert_allclose(values, valued(4), rtol=1e-12)
-    for wrong in (3, 5, 7):  # a step early, a step late, never
-        assert np.abs(valued(4) - valued(wrong)).max() > 1e-4
-    runner.close()
-
-
 def test_wrong_input_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for words, fragment in (
         (
@@ -178,10 +124,7 @@ def test_wrong_input_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[st
             "does not divide 2, which is ppo.num_envs / ppo.shards=1",
         ),
         (["network=lstm", "network.units=0"], "network.units=0: must be at least 1"),
-        (["network=lstm", "network.cell=rnn"], "network.cell=rnn: choose lstm or gru"),
-        (["network=lstm_cnn"], "this network takes images"),
         (["env.observe=[4]"], "env.observe=[4]: CartPole-v1 has the components 0 to 3"),
-        (["env=breakout", "env.observe=[0]"], "env.observe: observations of Breakout-v5 have the shape (4, 84, 84)"),
     ):
         assert exit_code(main, [*words, f"outputs={tmp_path}"]) == 2
         assert_one_line(capfd.readouterr().err, fragment)

@@ -108,18 +108,6 @@ def test_values_are_compared_over_environments(tmp_path: Path, capfd: pytest.Cap
     assert improvement == pytest.approx({"alpha": 0.0, "beta": 0.5, "all": 0.25})
 
 
-def test_algorithms_are_compared(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    for name in ("ppo", "rnd"):
-        changes = {"config.algorithm": {"_target_": f"ppo_bench.algorithms.{name}.X", "name": name}}
-        write_run(tmp_path / "o", folder=f"default/{name}/seed1", changes=changes)
-    report(capfd, tmp_path / "o", "--by", "algorithm")
-    found = read_table(tmp_path / "o" / "report" / "tables" / "runs.csv")
-    assert len(found) == 2
-    with open(tmp_path / "o" / "report" / "tables" / "summary.csv") as file:
-        assert file.readline().startswith("env,algorithm,algorithm,")
-        assert [line.split(",")[:3] for line in file] == [["cartpole", "ppo", "ppo"], ["cartpole", "rnd", "rnd"]]
-
-
 @pytest.mark.slow
 def test_two_hyperparameters_have_a_heat_map(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for rate, gamma, seed in itertools.product((0.001, 0.00025, 0.01), (0.99, 0.9), (1, 2)):
@@ -141,3 +129,15 @@ def test_two_hyperparameters_have_a_heat_map(tmp_path: Path, capfd: pytest.Captu
     )
     assert "<td>1,011</td>" in re.sub(r'<td style="[^"]*">', "<td>", (tmp_path / "o/report/report.html").read_text())
     assert (tmp_path / "o" / "report" / "figures" / "heat_maps.png").exists()
+
+
+def test_algorithms_are_compared(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for name in ("ppo", "rnd"):
+        changes = {"config.algorithm": {"_target_": f"ppo_bench.algorithms.{name}.X", "name": name}}
+        write_run(tmp_path / "o", folder=f"default/{name}/seed1", changes=changes)
+    report(capfd, tmp_path / "o", "--by", "algorithm")
+    found = read_table(tmp_path / "o" / "report" / "tables" / "runs.csv")
+    assert len(found) == 2
+    with open(tmp_path / "o" / "report" / "tables" / "summary.csv") as file:
+        assert file.readline().startswith("env,algorithm,algorithm,")
+        assert [line.split(",")[:3] for line in file] == [["cartpole", "ppo", "ppo"], ["cartpole", "rnd", "rnd"]]

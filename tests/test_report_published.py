@@ -44,16 +44,6 @@ def test_published_data_are_whole() -> None:
     assert references_of("Nothing-v0") == []
 
 
-def test_a_lone_run_without_a_published_scale_has_no_score(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    changes = {"config.env.ids": {"gymnasium": "Unheard-v0"}}
-    write_run(tmp_path / "o", "unheard", "torch_eager", 1, final=-146.0, changes=changes)
-    code, _, errors = report(capfd, tmp_path / "o", "--png")
-    assert code == 0, errors
-    found = aggregates(tmp_path / "o" / "report")
-    assert found["unheard", "torch_eager", "final_return_mean"][0] == -146.0
-    assert ("unheard", "torch_eager", "normalised_score") not in found
-
-
 def test_human_normalised_scores_by_hand(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for seed in range(1, 6):
         write_run(tmp_path / "o", "pong", "jax_xla", seed, final=14.6)

@@ -52,14 +52,6 @@ def test_every_run_has_its_own_episodes_metrics_and_totals(spec: TrainingSpec) -
     assert all(isinstance(value, float) for metrics, _ in (first, second) for value in metrics.values())
 
 
-def test_no_episode_need_end(spec: TrainingSpec) -> None:
-    pending = iteration(spec, REWARDS)
-    pending = pending._replace(rewards=pending.rewards._replace(episode_over=np.zeros((3, 2, 3), bool)))  # type: ignore[arg-type]
-    totals, measured = collect_reports(spec, [0.5, 0.5], pending, EpisodeTotals(np.zeros(4), np.zeros(4, np.int64)))
-    assert [episodes for _, episodes in measured] == [[], []]
-    assert_array_equal(totals.returns, [3, 70, 700, 0.875])  # the third step of the first environment is a reset
-
-
 def test_a_reward_that_is_no_number_fails_its_run_alone(spec: TrainingSpec) -> None:
     rewards: list[list[list[float]]] = [REWARDS[0], [[1, 1], [1, float("inf")], [1, 1]]]
     with pytest.raises(FailedRuns) as caught:

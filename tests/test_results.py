@@ -15,7 +15,7 @@ import pytest
 
 from ppo_bench.common.errors import ConfigError, FailedRuns
 from ppo_bench.common.files import read_json, resolve_folders, write_json
-from ppo_bench.common.rows import FilePosition, Rows, check_rows, read_rows
+from ppo_bench.common.rows import FilePosition, Rows, check_rows
 from ppo_bench.runs.results import error_of, is_in_use, lock_run_folder, speeds
 
 
@@ -47,11 +47,6 @@ def test_a_damaged_json_file_is_named(tmp_path: Path, content: str | bytes) -> N
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(ConfigError, match=r"result\.json is damaged .*rerun=true"):
         read_json(path)
-
-
-def test_a_missing_json_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"run\.json is damaged .*rerun=true"):
-        read_json(tmp_path / "run.json")
 
 
 def test_rows_are_json_lines_without_nan(tmp_path: Path) -> None:
@@ -89,19 +84,6 @@ def test_rows_are_cut_back_to_the_length_of_a_checkpoint_and_go_on_there(tmp_pat
     assert path.read_text() == '{"a":1}\n{"a":2}\n'
 
 
-def test_rows_may_have_numbers_of_numpy_and_numbers_that_json_lacks(tmp_path: Path) -> None:
-    rows = Rows(tmp_path / "x.jsonl", FilePosition())
-    rows.add([{"a": np.float64(2.5), "b": np.int32(3), "c": math.nan, "d": -math.inf}])
-    rows.close()
-    assert read_rows(tmp_path / "x.jsonl") == [{"a": 2.5, "b": 3, "c": None, "d": None}]
-
-
-def test_rows_of_a_run_that_starts_over_are_emptied(tmp_path: Path) -> None:
-    (tmp_path / "x.jsonl").write_text('{"a": 1}\n')
-    Rows(tmp_path / "x.jsonl", FilePosition()).close()
-    assert (tmp_path / "x.jsonl").read_bytes() == b""
-
-
 def test_a_run_keeps_its_folder_unless_a_rerun_is_asked_for(tmp_path: Path) -> None:
     folder = tmp_path / "seed1"
     assert resolve_folders([folder], rerun=False) == [folder]
@@ -131,15 +113,6 @@ def test_a_failure_is_kept_by_the_runs_that_have_failed(tmp_path: Path) -> None:
     ):
         raise FailedRuns({1: "why 1", 2: "why 2"})
     assert [error_of(folder) for folder in folders] == [None, "why 1", "why 2"]
-
-
-def test_a_folder_is_made_with_its_parents_and_left_as_it_is_if_it_exists(tmp_path: Path) -> None:
-    folder = tmp_path / "a" / "b" / "seed1"
-    with lock_run_folder(folder):
-        (folder / "metrics.jsonl").write_text("x")
-    with lock_run_folder(folder):
-        pass
-    assert sorted(path.name for path in folder.iterdir()) == [".lock", "checkpoints", "metrics.jsonl"]
 
 
 @pytest.mark.parametrize("in_the_way", ["a", "a/seed1", "a/seed1/checkpoints"])
@@ -202,13 +175,3 @@ def test_the_steady_speed_of_iterations_given_at_once_is_that_of_the_median_bloc
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     # Blocks of two iterations took 9, 4.1 and 5.9 seconds: half of the median one is 2.95.
     np.testing.assert_allclose(speeds(tmp_path / "metrics.jsonl", 2), (1_600 / 5.9, 5.05 + 1.05))
-
-
-def test_the_steady_speed_of_a_single_block_leaves_out_the_iterations_that_may_compile(tmp_path: Path) -> None:
-    seconds = (8.0, 1.0, 4.0, 0.1, 2.9, 3.0)
-    rows = [{"iteration": k, "global_step": 800 * k, "sps": 800 / s} for k, s in enumerate(seconds, 1)]
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    # The last three took 6 seconds, so a median one 2.
-    np.testing.assert_allclose(speeds(tmp_path / "metrics.jsonl", 6), (400.0, 6.0 + 2.0))
-    (tmp_path / "metrics.jsonl").write_text(json.dumps(rows[0]) + "\n")
-    np.testing.assert_allclose(speeds(tmp_path / "metrics.jsonl", 6), (100.0, 0.0))

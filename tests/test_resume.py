@@ -93,32 +93,6 @@ def test_a_signal_while_a_run_starts_is_said(tmp_path: Path) -> None:
     assert_untrained(tmp_path)
 
 
-@pytest.mark.slow
-def test_a_signal_to_all_processes_of_a_run_that_starts_ends_it_with_a_line(tmp_path: Path) -> None:
-    """Workers end first, which the run meets as it closes its environments."""
-    words, by = [*RUN, "backend.vectorization=async", f"outputs={tmp_path}"], [sys.executable, "-c", STARTS_SLOWLY]
-    with started(*words, by=by, stdout=subprocess.PIPE, start_new_session=True) as run:
-        assert run.stdout is not None
-        assert run.stdout.readline() == "environments are there\n"
-        os.killpg(run.pid, signal.SIGTERM)
-        _, error = run.communicate(timeout=300)
-    assert error == "ppo_bench: stopped at once\n"
-    assert run.returncode == 130
-
-
-STARTS_SLOWLY = """
-import sys, time
-from ppo_bench.runs.resume import StartingPoint
-from ppo_bench.__main__ import main
-from ppo_bench.common.cli import exit_code
-def state(start, runs, runner):
-    print("environments are there", flush=True)
-    time.sleep(60)
-StartingPoint.state = state
-sys.exit(exit_code(main, sys.argv[1:]))
-"""
-
-
 def stop_after_first_checkpoint(words: list[str], number: signal.Signals) -> tuple[int, str]:
     """Exit code and last line on stderr of a run that got the signal once it had a checkpoint."""
     folder = run_folder(*words)

@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from gymnasium import spaces
 from numpy.testing import assert_allclose, assert_array_equal
 from torch import Tensor
 
 from ppo_bench.__main__ import main
 from ppo_bench.algorithms.rnd import discounted_sums, non_episodic_gae
 from ppo_bench.common.cli import exit_code
-from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.deep_sea import SIZES
 from ppo_bench.envs.device import DEEP_SEA, DeviceBackend
@@ -24,7 +22,6 @@ from ppo_bench.envs.gymnasium import GymnasiumBackend
 from ppo_bench.mathematics.arrays import Arrays, select_prefix
 from ppo_bench.mathematics.normalize import RunningStats, update_stats_centered
 from ppo_bench.networks.torch.ops import TorchOps
-from ppo_bench.runners.update_functions import make_update_functions
 from tests.refusals import assert_one_line
 from tests.runners import ACTING, problem_for, runner_for
 from tests.scenes import RandomScenes
@@ -95,48 +92,6 @@ def test_the_target_never_changes_and_the_predictor_does(framework: str) -> None
     runner.close()
 
 
-def test_what_steps_that_only_reset_led_to_teaches_nothing() -> None:
-    """Other observations there change neither the loss nor its gradient; elsewhere they do."""
-    spec = problem_for(RandomScenes(4, False, False), 10, [*SMALL, "algorithm.update_proportion=1.0"])
-    update_functions = make_update_functions(spec, OPS)
-    arrays = {p.name: 0.1 * torch.ones(p.shape, dtype=torch.float64) for p in spec.parameters}
-    arrays |= {p.name: torch.ones(p.shape, dtype=torch.float64) for p in spec.algorithm.frozen_parameters(spec.network)}
-    statistics = {
-        s.name: torch.full((4, *s.shape) if s.is_per_env else s.shape, s.fill, dtype=torch.float64)
-        for s in spec.algorithm.statistics(spec.network, spec.ppo)
-    }
-    rng = torch.Generator().manual_seed(1)
-    value_mask = (torch.rand(16, 4, generator=rng, dtype=torch.float64) > 0.3).double()
-    rollout = {name: torch.zeros(16, 4, dtype=torch.float64) for name in ("rewards", "terminated", "truncated")}
-    rollout |= {
-        "obs": torch.randn(17, 4, 5, generator=rng, dtype=torch.float64),
-        "actions": torch.zeros(17, 4, dtype=torch.int64),
-        "logits_or_mean": torch.zeros(17, 4, 3, dtype=torch.float64),
-        "values": torch.zeros(17, 4, 2, dtype=torch.float64),
-        **{"value_mask": value_mask, "policy_mask": value_mask},
-        **{name: torch.ones(1, dtype=torch.int32) for name in ("seed", "iteration", "first_row")},
-    }
-
-    def learnt(masked: float) -> tuple[float, Tensor]:
-        changed = rollout["obs"].clone()
-        changed[1:] += masked * (1 - value_mask)[..., None]
-        targets = update_functions.targets(arrays, statistics, {**rollout, "obs": changed})
-        weight = arrays["predictor.0.weight"].clone().requires_grad_()
-        rows = torch.arange(64, dtype=torch.int32)
-        ((weights,),) = update_functions.weights(targets.batch, rows[None, None])
-        minibatch = update_functions.minibatch(targets.batch, rows, weights)
-        _, measured = update_functions.loss({**arrays, "predictor.0.weight": weight}, minibatch)
-        loss = measured[update_functions.loss_names.index("forward_loss")]
-        return float(loss.detach()), torch.autograd.grad(loss, weight)[0]
-
-    loss, gradient = learnt(0.0)
-    other_loss, other_gradient = learnt(3.0)
-    assert loss == other_loss > 0
-    assert_array_equal(gradient, other_gradient)
-    rollout["obs"] += torch.randn(17, 4, 5, generator=rng, dtype=torch.float64)
-    assert learnt(0.0)[0] != loss
-
-
 def statistics_of(framework: str, env: Any, words: list[str]) -> Arrays:
     spec = problem_for(env, 10, words)
     runner = runner_for(framework, spec)
@@ -177,13 +132,6 @@ def test_wrong_input_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[st
     ):
         assert exit_code(main, ["algorithm=rnd", *words, f"outputs={tmp_path}"]) == 2
         assert_one_line(capfd.readouterr().err, fragment)
-
-
-def test_images_that_are_too_small_are_refused() -> None:
-    scenes = RandomScenes(4, True, False)
-    scenes.observation_space = spaces.Box(0, 255, (4, 20, 20), np.uint8)
-    with pytest.raises(ConfigError, match="algorithm=rnd takes images of 36 x 36 pixels or more, not 20 x 20"):
-        problem_for(scenes, 10, ["algorithm=rnd", "network=minatar_cnn"])
 
 
 def test_programs_know_the_sizes_that_gymnasium_knows() -> None:

@@ -16,7 +16,7 @@ from ppo_bench.mathematics.arrays import default_arrays
 from ppo_bench.runners.array_specs import normalization_array_specs
 from ppo_bench.runners.base import Episode
 from ppo_bench.runners.host_envs import HostEnvs
-from tests.scripted import GAMMA, WILD, Script, begun, collect, host, idle, watch
+from tests.scripted import GAMMA, Script, begun, collect, host, idle, watch
 
 
 def statistics(rows: Sequence[float]) -> tuple[float, float]:
@@ -44,19 +44,6 @@ def test_without_normalisation_everything_passes_unchanged() -> None:
     assert flags["value_mask"].all()
 
 
-def test_actions_are_asked_for_step_by_step_and_given_to_the_environments() -> None:
-    env = Script(obs=[[0, 0]] * 4)
-    envs = host(env, 3)
-    collect(envs, begun(envs), lambda t, policy_input: np.array([t, 10 * t]))
-    assert_array_equal(env.actions, [[0, 0], [1, 10], [2, 20]])
-
-
-def test_the_first_observation_is_normalised_too() -> None:
-    envs = host(Script(obs=[[1, 5]]), 1, norm_obs=True)
-    state = begun(envs)
-    assert_allclose(state["envs.obs"], [[normalized(1, [1, 5])], [normalized(5, [1, 5])]], rtol=1e-6)
-
-
 def test_observations_are_normalised_by_all_that_were_seen_so_far() -> None:
     envs = host(Script(obs=[[1, 5], [2, 2], [9, 3]]), 2, norm_obs=True)
     policy_inputs: list[PolicyInput] = []
@@ -65,23 +52,6 @@ def test_observations_are_normalised_by_all_that_were_seen_so_far() -> None:
     assert_allclose(policy_inputs[0].obs[:, 0], [normalized(1, rows[0]), normalized(5, rows[0])], rtol=1e-6)
     assert_allclose(policy_inputs[1].obs[:, 0], [normalized(2, rows[1]), normalized(2, rows[1])], rtol=1e-6)
     assert_allclose(state["envs.obs"][:, 0], [normalized(9, rows[2]), normalized(3, rows[2])], rtol=1e-6)
-
-
-def test_normalised_observations_are_clipped() -> None:
-    envs = host(Script(obs=[[0, 0]] * 999 + [[1, WILD]]), 999, norm_obs=True)
-    state, _, _ = collect(envs, begun(envs), idle)
-    assert state["envs.obs"].max() == 10
-
-
-def test_statistics_learn_every_observation_an_episodes_last_among_them() -> None:
-    env = Script(obs=[[1, 5], [8, 2], [3, 7], [4, 6]], terminated=[[0, 0], [1, 0], [0, 0], [0, 0]])
-    env.truncated[2, 1] = True
-    envs = host(env, 3, norm_obs=True)
-    state, _, _ = collect(envs, begun(envs), idle)
-    mean, var = statistics([1, 5, 8, 2, 3, 7, 4, 6])
-    assert_allclose(normalize.select_stats(state, "normalize.obs").mean, [mean], rtol=1e-10)
-    assert_allclose(normalize.select_stats(state, "normalize.obs").var, [var], rtol=1e-10)
-    assert_allclose(normalize.select_stats(state, "normalize.obs").count, 8 + normalize.INITIAL_COUNT)
 
 
 def test_observation_statistics_are_those_of_gymnasiums_wrapper_over_many_episodes() -> None:
@@ -157,13 +127,6 @@ def test_rewards_of_a_rollout_are_those_of_normalising_step_by_step() -> None:
             done = env.terminated[row]
     assert_allclose(normalize.select_stats(state, "normalize.return"), stats, rtol=1e-14)
     assert_allclose(state["envs.discounted_returns"], returns, rtol=1e-14)
-
-
-def test_normalised_rewards_are_clipped() -> None:
-    rewards = [[0.0, 0.0]] * 999 + [[0.0, -10 * WILD]]
-    envs = host(Script(obs=[[0, 0]] * 1000, rewards=rewards), 999, norm_reward=True)
-    _, flags, _ = collect(envs, begun(envs), idle)
-    assert flags["rewards"][-1, 1] == -10
 
 
 def test_episodes_report_the_games_own_rewards_over_two_rollouts() -> None:

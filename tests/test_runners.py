@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import os
 import subprocess
 import sys
-import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -62,14 +59,6 @@ def test_actions_are_the_environments_own(framework: str) -> None:
     for env in (Endless(num_envs=2), Overwriting(num_envs=2)):
         results.append(after_iterations(framework, problem_for(env, 2, ["ppo.num_steps=8"]), 2))
     assert all(np.array_equal(results[0][name], results[1][name]) for name in results[0])
-
-
-@pytest.mark.parametrize("framework", ACTING)
-def test_a_tiny_target_kl_stops_after_the_first_epoch(framework: str) -> None:
-    stopped = after_iterations(framework, cartpole_problem("ppo.target_kl=1e-12"), 1)
-    one_epoch = after_iterations(framework, cartpole_problem("ppo.update_epochs=1"), 1)
-    assert all(np.array_equal(stopped[name], one_epoch[name]) for name in stopped)
-    assert stopped["adam.step"] == 4
 
 
 @pytest.mark.parametrize("framework", ACTING)
@@ -173,32 +162,11 @@ def test_torch_compile_does_not_compile_again_after_the_first_iteration() -> Non
             state, _, _ = runner.iterate(state)
 
 
-def test_a_process_compiles_as_many_experiments_as_it_is_given() -> None:
-    """PyTorch counts the partials of all experiments as one function, and stops at 8 by itself."""
-    compiler: Any = load_config(["framework=torch_compile"]).framework.compiler()  # type: ignore[union-attr]
-    for k in range(10):
-        function = compiler(functools.partial(scaled, k), backend="eager", mode=None)
-        assert function(torch.ones(2)).tolist() == [k, k]
-
-
-def scaled(factor: float, x: torch.Tensor) -> torch.Tensor:
-    return factor * x
-
-
 def test_torch_compile_keeps_what_it_compiles_where_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "nowhere")
     words = ["framework=torch_compile", f"framework.compile_cache={tmp_path}"]
     load_config(words).framework.compiler()  # type: ignore[union-attr]
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "torch")
-
-
-def test_pytorchs_compiler_does_not_advise_on_what_precision_has_chosen() -> None:
-    advice = "TensorFloat32 tensor cores for float32 matrix multiplication available but not enabled."
-    load_config(["framework=torch_compile"]).framework.compiler()  # type: ignore[union-attr]
-    with warnings.catch_warnings(record=True) as heard:
-        warnings.warn(advice, UserWarning, stacklevel=1)
-        warnings.warn("something else", UserWarning, stacklevel=1)
-    assert [str(warning.message) for warning in heard] == ["something else"]
 
 
 WITHOUT_A_COMPILER = """

@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 import tomllib
 from importlib import metadata
-from pathlib import Path
 
-import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.training import ROOT
-
-UV = """#!/bin/sh
-echo "$*"
-env | grep ^UV_ | sort
-"""
-"""A program in place of uv that says what it was given."""
-PIP = """[global]
-find-links =
-    /first/wheels
-    /second/wheels
-index-url = https://mirror.invalid/simple
-extra-index-url = https://more.invalid/simple https://most.invalid/simple
-"""
 
 
 def locked() -> dict[str, Requirement]:
@@ -71,40 +53,3 @@ def test_what_is_installed_here_is_what_is_locked() -> None:
                 todo.append(name)
                 assert versions[name].specifier.contains(metadata.version(name), prereleases=True), name
     assert {"torch", "jaxlib", "envpool-assets", "markupsafe"} <= seen
-
-
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({}, []),
-        ({"PIP_FIND_LINKS": "/my/wheels"}, ["UV_FIND_LINKS=/my/wheels"]),
-        ({"UV_FIND_LINKS": "/own", "PIP_FIND_LINKS": "/my/wheels"}, ["UV_FIND_LINKS=/own"]),
-        (
-            {"PIP_CONFIG_FILE": "pip.conf"},
-            [
-                "UV_DEFAULT_INDEX=https://mirror.invalid/simple",
-                "UV_FIND_LINKS=/first/wheels,/second/wheels",
-                "UV_INDEX=https://more.invalid/simple https://most.invalid/simple",
-                "UV_INDEX_STRATEGY=unsafe-best-match",
-            ],
-        ),
-        (
-            {"PIP_CONFIG_FILE": "pip.conf", "PIP_FIND_LINKS": "/my/wheels", "UV_INDEX": "", "UV_DEFAULT_INDEX": ""},
-            ["UV_DEFAULT_INDEX=", "UV_FIND_LINKS=/my/wheels", "UV_INDEX="],
-        ),
-    ],
-)
-def test_uv_looks_where_pip_does(changes: dict[str, str], expected: list[str], tmp_path: Path) -> None:
-    (tmp_path / ".venv").symlink_to(sys.prefix)
-    (tmp_path / "uv").write_text(UV)
-    (tmp_path / "uv").chmod(0o755)
-    (tmp_path / "pip.conf").write_text(PIP)
-    (tmp_path / "etc").mkdir()
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_"))}
-    path = f"{tmp_path}:{os.environ['PATH']}"
-    nowhere = {"PIP_CONFIG_FILE": os.devnull, "XDG_CONFIG_DIRS": str(tmp_path / "etc"), "HOME": str(tmp_path)}
-    command = [str(ROOT / "launch" / "uv.sh"), "pip", "list"]
-    ended = subprocess.run(
-        command, cwd=tmp_path, env=kept | nowhere | changes | {"PATH": path}, capture_output=True, text=True, check=True
-    )
-    assert ended.stdout.splitlines() == ["pip list", *expected]

@@ -128,13 +128,3 @@ def test_pages_fit_and_say_nothing(browser: Browser, site: Path, size: dict[str,
             assert lightness > 0.9 if scheme == "light" else lightness < 0.2, name
             pictures = "all => all.filter(one => one.offsetParent && !one.naturalWidth).map(one => one.src)"
             assert page.locator("article img").evaluate_all(pictures) == [], name
-
-
-def test_the_search_works_without_a_server(browser: Browser, site: Path) -> None:
-    with Opened(browser, site / "index.html", DESKTOP) as opened:
-        opened.page.click(".md-search__input")
-        opened.page.keyboard.type("checkpoint", delay=20)
-        opened.page.wait_for_selector(".md-search-result__item")
-        titles = opened.page.locator(".md-search-result__item h1").all_inner_texts()
-        assert "Resume" in titles
-        assert opened.said == []

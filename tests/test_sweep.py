@@ -13,7 +13,6 @@ import pytest
 
 from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
-from ppo_bench.common.paths import CONF
 from ppo_bench.runs.results import final_return
 from tests.processes import TRAIN, children, has_checkpoint, started, wait_until
 from tests.refusals import assert_one_line
@@ -108,16 +107,6 @@ def test_a_job_that_fails_does_not_stop_the_others_of_its_sweep(
     assert last == "ppo_bench: 1 done, 1 failed, 0 skipped"
 
 
-def test_a_sweep_over_an_environment_whose_file_is_elsewhere(tmp_path: Path) -> None:
-    (tmp_path / "conf" / "env").mkdir(parents=True)
-    own = (CONF / "env" / "cartpole.yaml").read_text().replace("name: cartpole", "name: mine")
-    (tmp_path / "conf" / "env" / "mine.yaml").write_text(own)
-    where = f"hydra.searchpath=[file://{tmp_path}/conf]"
-    words = [where, "env=mine", "seed=1,2", *GYM, *SHORT, f"outputs={tmp_path}/outputs"]
-    assert exit_code(main, ["-m", *words]) == 0
-    assert len(list((tmp_path / "outputs").glob("default/mine-*/seed*/result.json"))) == 2
-
-
 @pytest.mark.parametrize("alone", [False, True], ids=["a terminal", "a script"])
 def test_an_interrupted_sweep_stops_with_its_current_run_and_goes_on_when_it_is_run_again(
     alone: bool, tmp_path: Path
@@ -209,8 +198,6 @@ def test_optuna_maximises_the_final_return_and_trains_no_trial_twice(
     [
         ("ppo.learning_rat=interval(1e-4,1e-2)", "unknown key ppo.learning_rat; did you mean learning_rate"),
         ("ppo.learning_rate=interval(0,1)", "ppo.learning_rate=0.0: must be above 0"),
-        ("ppo.gamma=interval(0.9", "interval(0.9"),
-        ("hydra.sweeper.n_trial=3", "hydra.sweeper.n_trial"),
     ],
 )
 def test_a_search_over_what_is_not_there_is_one_line(
@@ -229,17 +216,3 @@ def test_the_value_of_a_job_is_the_mean_of_its_seeds(tmp_path: Path) -> None:
     assert final_return(folders) == 2.5
     (folders[1] / "result.json").write_text(json.dumps({"final_return_mean": None}))
     assert final_return(folders) is None
-
-
-@pytest.mark.parametrize(
-    ("word", "choices"),
-    [
-        ("hydra/launcher=joblb", "unknown hydra/launcher/joblb; did you mean joblib?"),
-        ("hydra/sweeper=optun", "unknown hydra/sweeper/optun; did you mean optuna?"),
-    ],
-)
-def test_a_misspelt_launcher_or_sweeper_is_one_line_that_names_the_nearest(
-    word: str, choices: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert exit_code(main, ["-m", word, "seed=1,2"]) == 2
-    assert_one_line(capfd.readouterr().err, choices)

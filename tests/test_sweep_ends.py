@@ -5,19 +5,16 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
-from ppo_bench.sweeps import job
-from ppo_bench.sweeps.child import Failure, train_in_process
 from ppo_bench.sweeps.slurm.submit import main as submit
 from tests.processes import has_checkpoint, started, wait_until
 from tests.refusals import assert_one_line
 from tests.test_sweep import LONG, states
-from tests.training import GYM, SHORT, run_folder
+from tests.training import run_folder
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("clone")]
 
@@ -34,42 +31,6 @@ def test_a_sweep_that_nobody_reads_is_stopped_by_one_signal(tmp_path: Path) -> N
         assert sweep.wait(timeout=120) == 130
     assert states(tmp_path) == []
     assert not any(tmp_path.glob("default/*/seed2"))
-
-
-def test_a_run_that_is_complete_is_done_however_its_process_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    def ends_badly(*arguments: Any, **options: Any) -> Failure:
-        assert train_in_process(*arguments, **options) is None
-        return Failure(-11, "killed by SIGSEGV")
-
-    monkeypatch.setattr(job, "train_in_process", ends_badly)
-    assert exit_code(main, ["-m", "seed=1", *GYM, *SHORT, f"outputs={tmp_path}"]) == 0
-    assert capfd.readouterr().err.splitlines()[-1] == "ppo_bench: 1 done, 0 failed, 0 skipped"
-
-
-def test_what_a_job_raises_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    def raises(*_: object) -> bool:
-        raise OSError("no locks here")
-
-    monkeypatch.setattr(job, "is_in_use", raises)
-    assert exit_code(main, ["-m", "seed=1,2", *GYM, *SHORT, f"outputs={tmp_path}"]) == 1
-    said = capfd.readouterr().err
-    assert said.count("OSError: no locks here") == 4  # at once, and in the table
-    assert said.splitlines()[-1] == "ppo_bench: 0 done, 2 failed, 0 skipped"
-
-
-def test_an_interpolated_word_makes_no_run_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.chdir(tmp_path)
-    assert exit_code(main, ["-m", "name=${env.name}-x", "seed=1,2", *GYM, *SHORT, "outputs='~/runs'"]) == 0
-    assert capfd.readouterr().err.splitlines()[-1] == "ppo_bench: 2 done, 0 failed, 0 skipped"
-    assert len(list((tmp_path / "home" / "runs" / "cartpole-x").rglob("result.json"))) == 2
-    assert not (tmp_path / "~").exists()
 
 
 @pytest.fixture

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from ppo_bench.__main__ import main
-from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError, reason
 from ppo_bench.sweeps.expand import expand, sweep_jobs
 
@@ -32,17 +28,6 @@ def test_sweeps_expand_lists_ranges_and_globs() -> None:
 def test_keys_of_a_swept_group_are_those_of_each_job() -> None:
     words = ["framework=torch_compile,jax_xla", "framework.compile_cache=null"]
     assert sweep_jobs(words) == [[f"framework={name}", words[1]] for name in ("torch_compile", "jax_xla")]
-
-
-@pytest.mark.slow
-def test_the_check_before_a_sweep_reads_interpolations_in_each_job(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["-m", "ppo.num_envs=2,4", "ppo.num_steps=16", "ppo.num_minibatches=${ppo.num_envs}", f"outputs={tmp_path}"]
-    assert exit_code(main, [*words, "ppo.num_minibatches=${ppo.num_steps}", "ppo.num_steps=15,16", "seed=-1"]) == 2
-    assert "seed=-1" in capsys.readouterr().err
-    assert exit_code(main, [*words, "ppo.num_steps=5", "total_timesteps=40"]) == 0
-    assert len(list(tmp_path.rglob("result.json"))) == 2
 
 
 def test_the_reason_of_a_failure_is_the_first_line_of_its_error() -> None:

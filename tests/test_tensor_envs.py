@@ -93,13 +93,6 @@ class SameStep(Ppo):
         return values
 
 
-class NextValues(SameStep):
-    """A mistake: where a time limit ends an episode, the value of the next one's first observation."""
-
-    def values_after_steps(self, values: np.ndarray, first: int) -> np.ndarray:
-        return values[1:]
-
-
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
     threads = torch.get_num_threads()
@@ -143,12 +136,6 @@ def test_iterations_equal_a_plain_transcription(framework: str, case: str) -> No
     assert max(result.of_all() for result in results) < TOLERANCE
     assert reference.clipped > 0
     assert reference.kept > 0
-
-
-def test_another_value_after_a_time_limit_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(NextValues, "compare_with_the_environments", lambda *_: None)  # later actions differ
-    results, _ = compared("torch_eager", "plain", NextValues)
-    assert results[-1].of_all() > 1e3 * TOLERANCE
 
 
 def test_a_run_is_trained_and_evaluated(tmp_path: Path) -> None:
@@ -258,17 +245,6 @@ def test_observations_of_another_kind_are_refused(obs: Any, named: str) -> None:
     with pytest.raises(RunError) as failure:
         runner.iterate(runner.init(1))
     assert named in str(failure.value)
-
-
-@pytest.mark.parametrize("length", [4, 1])
-def test_a_step_of_another_length_is_refused(length: int) -> None:
-    class Older(Poles):
-        def step(self, actions: torch.Tensor) -> Any:
-            return super().step(actions)[:length]
-
-    runner = runner_for("torch_eager", problem_for(TensorEnv(Older(4), "older"), 10, []))
-    with pytest.raises(RunError, match="step returns something other"):
-        runner.iterate(runner.init(1))
 
 
 def test_commands_that_need_reset_steps_say_so(capfd: pytest.CaptureFixture[str]) -> None:

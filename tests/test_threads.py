@@ -33,12 +33,6 @@ def test_convolutions_and_wide_layers_have_several_threads() -> None:
     assert [threads_for(network.parameters, 3, most=8) for network in (NARROW, CNN, wide)] == [3, 3, 3]
 
 
-def test_wide_layers_of_an_algorithm_count_too() -> None:
-    """The predictor and the target of random network distillation have up to 512 x 512 weights."""
-    rnd = load_config(["env=deep_sea", "algorithm=rnd"]).algorithm
-    assert threads_for((*NARROW.parameters, *rnd.parameters(NARROW), *rnd.frozen_parameters(NARROW)), None, most=8) == 8
-
-
 def test_a_run_after_one_with_a_single_thread_has_the_default_again() -> None:
     """A notebook may train on CartPole and then on Pong."""
     words = ["framework=torch_eager", "backend=envpool", "device=cpu"]

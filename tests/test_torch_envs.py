@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from ppo_bench.runners.host import HostRunner
 from ppo_bench.runners.torch_envs import TorchEnvs
 from tests.runners import played, problem_for, runner_for
 from tests.test_recordable import Checked, Recording
-from tests.training import ENVIRONMENT, rows, trained
+from tests.training import ENVIRONMENT
 
 SMALL = ("backend=device", "device=cpu", "precision=float64", "ppo.num_envs=8", "ppo.num_steps=64")
 CASES = {
@@ -93,21 +92,6 @@ def test_an_exported_state_goes_on_as_the_one_it_came_from() -> None:
 
 
 @pytest.mark.slow
-def test_a_run_is_trained_evaluated_and_loaded_by_another_framework(tmp_path: Path) -> None:
-    """Its evaluations are those of the JAX program's run, whose parameters are the same."""
-    words = [*SMALL, "env=cartpole", "total_timesteps=4096", "checkpoint.every_iterations=4"]
-    words += ["evaluation.every_iterations=4", "evaluation.episodes=4"]
-    first = trained(tmp_path, *words, "framework=torch_eager")
-    other = trained(tmp_path, *words, "framework=jax_xla")
-    evaluated, expected = ([row.get("evaluation_return_sampled") for row in rows(each)] for each in (first, other))
-    assert len({*evaluated}) > 2
-    assert evaluated == expected
-    assert (first / "episodes.jsonl").read_bytes() == (other / "episodes.jsonl").read_bytes()
-    again = [*words, "framework=torch_eager", "total_timesteps=6144", f"checkpoint.load={other}"]
-    assert len(rows(trained(tmp_path / "loaded", *again))) == 4
-
-
-@pytest.mark.slow
 def test_jax_is_not_needed() -> None:
     program = (
         "import sys; sys.modules['jax'] = None\n"
@@ -138,15 +122,6 @@ def test_a_state_that_is_no_named_tuple_is_refused() -> None:
     runner = runner_for("torch_eager", problem_for(DynamicsEnv(Nested(), 4), 4, []))
     with pytest.raises(ConfigError, match="Nested: the state of a PortableDynamics is a NamedTuple of arrays"):
         runner.init(1)
-
-
-def test_a_gradient_can_be_taken_through_rewards_in_float32() -> None:
-    """Rewards of a rollout are no tensor of inference mode, which an algorithm of one's own could not learn from."""
-    runner: Any = runner_for("torch_eager", problem_for(DynamicsEnv(CartPole(), 4), 4, []))
-    _, _, rollout = runner._collect(runner.init(1), 1)
-    weight = torch.ones((), requires_grad=True)
-    (weight * rollout.flags["rewards"]).sum().backward()
-    assert weight.grad
 
 
 class Explodes(CartPole):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -17,10 +16,9 @@ import pytest
 from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
-from ppo_bench.runs.trackers.tensorboard import Tensorboard
 from tests.processes import TRAIN, count_rows, started, wait_until
 from tests.tracked import events, history, wandb_records
-from tests.training import ENVIRONMENT, GYM, ROOT, SHORT, rows
+from tests.training import ENVIRONMENT, GYM, SHORT, rows
 from tests.wandb_server import wandb_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("clone")]
@@ -103,22 +101,6 @@ def test_a_run_that_is_killed_and_resumed_goes_on_in_the_same_run_of_a_server(tm
         assert warnings_of(resumed) == []
         assert server.run["name"] == name == (folder / "wandb" / "run_id").read_text()
         assert [row["global_step"] for row in server.history] == list(range(512, 307_201, 512))
-
-
-def test_a_tensorboard_that_looks_on_sees_every_step_once_when_a_run_resumes(tmp_path: Path) -> None:
-    def log(last: int) -> None:
-        opened = Tensorboard().open(tmp_path, {"config": {}})
-        for step in range(1, last + 1):
-            opened.log({"charts/SPS": float(step)}, step, 1e9 + step)
-        opened.finish(None)
-
-    log(10)
-    board = events(tmp_path)
-    assert [event.step for event in board.Scalars("charts/SPS")] == list(range(1, 11))
-    log(15)
-    board.Reload()
-    assert [event.step for event in board.Scalars("charts/SPS")] == list(range(1, 16))
-    assert [event.step for event in events(tmp_path).Scalars("charts/SPS")] == list(range(1, 16))
 
 
 def test_a_finished_run_is_logged_afterwards_once_with_its_videos(tmp_path: Path) -> None:
@@ -243,14 +225,6 @@ def test_a_wandb_server_that_takes_no_rows_is_not_waited_for_long(tmp_path: Path
     folder = load_config(words).run_folder
     assert str(folder) in run.stdout.splitlines()
     assert (folder / "result.json").exists()
-
-
-def test_a_package_that_cannot_be_imported_costs_a_warning(tmp_path: Path) -> None:
-    (tmp_path / "wandb.py").write_text("raise ImportError('libbroken.so: no such file')\n")
-    path = f"{tmp_path}{os.pathsep}{ROOT}"
-    run = trained(*GYM, *SHORT, f"outputs={tmp_path}/runs", "tracker=wandb", PYTHONPATH=path)
-    (warning,) = warnings_of(run)
-    assert warning.endswith("warning: tracker=wandb has stopped: ImportError: libbroken.so: no such file")
 
 
 @pytest.mark.parametrize("started_by", [[], ["env", "--ignore-signal=INT"]], ids=["terminal", "script"])

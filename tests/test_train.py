@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 import json
 import os
 import re
 import statistics
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +16,6 @@ from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runners.checkpoint import load
-from ppo_bench.runners.seeds import OneSeed
 from tests.training import BATCH, EVERY, ITERATIONS, NUM_ENVS, RUN, SMALL, rows, run_folder
 
 METRICS = {
@@ -189,13 +186,6 @@ def test_the_run_folder_is_the_last_line_of_stdout_and_progress_goes_to_stderr(
     assert "step 1,024 of 1,024" in printed.err
 
 
-def test_another_seed_learns_something_else(tmp_path: Path) -> None:
-    for seed in (1, 2):
-        assert exit_code(main, [*SMALL, f"outputs={tmp_path}", f"seed={seed}"]) == 0
-    one, two = (run_folder(*SMALL, f"seed={seed}", f"outputs={tmp_path}") / "episodes.jsonl" for seed in (1, 2))
-    assert one.read_bytes() != two.read_bytes()
-
-
 def test_learning_that_diverges_ends_with_the_iteration_and_the_metric(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -204,13 +194,6 @@ def test_learning_that_diverges_ends_with_the_iteration_and_the_metric(
     message = capsys.readouterr().err.splitlines()[-1]
     assert re.search(r"\w+ is (nan|inf) in iteration \d+: learning diverged", message)
     assert not list(tmp_path.rglob("result.json"))
-
-
-def test_numbers_of_games_are_not_those_of_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["env=tic_tac_toe", "env.info=[current_player]", "ppo.num_envs=4", "ppo.num_steps=32", "device=cpu"]
-    assert exit_code(main, [*words, "total_timesteps=256", f"outputs={tmp_path}"]) == 1
-    said = "info['current_player'] is not one number for each environment: leave it out of env.info"
-    assert said in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_the_last_episodes_of_an_iteration_have_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,24 +229,6 @@ def test_an_observation_of_nan_after_a_restart_is_named(tmp_path: Path, capsys: 
     message = capsys.readouterr().err.splitlines()[-1]
     assert "environment 0 gave an observation of nan, which is not finite" in message
     assert message.endswith("seed1 is kept up to iteration 2")
-
-
-def test_python_looks_for_cycles_from_the_second_iteration_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    looked: list[bool] = []
-    iterate = OneSeed.iterate
-
-    def noted(self: OneSeed, state: Any) -> Any:
-        looked.append(gc.isenabled())
-        return iterate(self, state)
-
-    monkeypatch.setattr(OneSeed, "iterate", noted)
-    assert exit_code(main, [*RUN, "total_timesteps=1536", f"outputs={tmp_path}"]) == 0
-    assert looked == [False, True, True]
-
-
-def test_python_looks_for_cycles_again_after_a_run_that_could_not_begin(tmp_path: Path) -> None:
-    assert exit_code(main, ["env.id=Nowhere-v1", f"outputs={tmp_path}"]) == 2
-    assert gc.isenabled()
 
 
 def test_the_standard_deviation_of_a_policy_is_a_column(

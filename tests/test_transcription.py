@@ -14,14 +14,6 @@ from torch import nn
 
 from ppo_bench.common.paths import CONF
 from ppo_bench.mathematics.arrays import Arrays, select_prefix
-from tests.mistaken import (
-    DeviationOfASample,
-    LengthWithAnEpsilon,
-    LimitsAreEnds,
-    MeanOfAllRows,
-    OtherObservationsCount,
-    ResetsBeginEachRollout,
-)
 from tests.runners import FRAMEWORKS, problem_for, runner_for
 from tests.scenes import Endings
 from tests.seams import remembering
@@ -273,21 +265,3 @@ def test_every_network_and_algorithm_is_compared(
             f"conf/{group}/{name}.yaml has no reference in plain PyTorch: see tests/transcription.py"
         )
         assert name in compared_ones, f"conf/{group}/{name}.yaml has no case in tests/test_transcription.py"
-
-
-@pytest.mark.parametrize(
-    ("name", "mistaken"),
-    [
-        ("one choice", MeanOfAllRows),
-        ("one choice", LengthWithAnEpsilon),
-        ("one choice", DeviationOfASample),
-        ("one choice", LimitsAreEnds),
-        ("one choice", ResetsBeginEachRollout),
-        ("normalized", OtherObservationsCount),
-    ],
-)
-def test_a_mistake_is_seen(name: str, mistaken: type[Ppo], monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a margin of a thousand."""
-    monkeypatch.setattr(mistaken, "compare_with_the_environments", lambda *_: None)  # later actions are others
-    rows, _ = compared("torch_eager", CASES[name], mistaken)
-    assert rows[-1].of_all() > 1e3 * TOLERANCE

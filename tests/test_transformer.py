@@ -1,4 +1,4 @@
-"""Transformer-XL policies: attention is PyTorch's, windows end where episodes begin, every execution agrees."""
+"""Transformer-XL policies: attention by hand, windows end where episodes begin, every execution agrees."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 import torch
@@ -16,17 +15,16 @@ from numpy.testing import assert_allclose, assert_array_equal
 from ppo_bench.__main__ import main
 from ppo_bench.commands.evaluate import main as evaluate
 from ppo_bench.common.cli import exit_code
-from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics import attention, ppo
 from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.transformer import Trxl
-from tests.layers import DIM, SMALL, WAYS, drawn
+from tests.layers import DIM, WAYS, drawn
 from tests.namespaces import NAMESPACES, Namespace
 from tests.refusals import assert_one_line
 from tests.runners import ACTING, problem_for, runner_for
-from tests.scenes import Endings, Ends
+from tests.scenes import Endings
 
 ROWS, STEPS = 3, 5
 
@@ -51,45 +49,6 @@ def test_positions_by_hand(ns: Namespace) -> None:
     found = ns.run(attention.sinusoids, np.array([0.0, 3.0]), np.zeros((2, 4)))
     expected = [[0, 0, 1, 1], [np.sin(3), np.sin(0.03), np.cos(3), np.cos(0.03)]]
     assert_allclose(found, expected, atol=1e-6)
-
-
-def test_far_positions_stay_apart_beside_layers_of_few_bits() -> None:
-    """Encodings of 384 components: bfloat16 lacks every second integer above 256."""
-    places = torch.tensor([95.0, 118.0])
-    found = attention.sinusoids(torch, places, torch.zeros(2, 384, dtype=torch.bfloat16))
-    assert_allclose(found, attention.sinusoids(torch, places, torch.zeros(2, 384)), rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_layer_is_pytorchs_attention(way: str) -> None:
-    """With one head, whose weights are those of `torch.nn.MultiheadAttention`, and nothing else in the network."""
-    module, norms = torch.nn.MultiheadAttention(DIM, 1, batch_first=True).double(), []
-    trxl = Trxl(layers=1, heads=1, dim=DIM, memory=STEPS, positions="none", max_episode_steps=9, gated=False)
-    network_spec = trxl.build(spaces.Box(-9, 9, (DIM,), np.float32), spaces.Discrete(DIM))
-    weights = {p.name: drawn(*p.shape, seed=k) for k, p in enumerate(network_spec.parameters)}
-    for name, bias in (("trunk.0", 0.0), ("memory.1", 100.0), ("actor.0", -100.0)):  # in between is ReLU
-        weights |= {f"{name}.weight": np.eye(DIM), f"{name}.bias": np.full(DIM, bias)}
-    own = {name.removeprefix("memory.0."): torch.from_numpy(array) for name, array in weights.items()}
-    inputs = torch.cat([own[f"{part}.weight"] for part in ("query", "key", "value")])
-    state = {"in_proj_weight": inputs, "in_proj_bias": torch.zeros(3 * DIM)}
-    module.load_state_dict({**state, "out_proj.weight": own["out.weight"], "out_proj.bias": own["out.bias"]})
-    for part in ("norm_query", "norm_rows", "norm_linear"):
-        arrays = own[f"{part}.weight"], own[f"{part}.bias"]
-        norms.append(lambda x, arrays=arrays: torch.nn.functional.layer_norm(x, (DIM,), *arrays))
-    x, rows = torch.from_numpy(drawn(ROWS, DIM)), torch.from_numpy(drawn(ROWS, STEPS, DIM))
-    seen = torch.tensor([[0, 1, 1, 1, 1], [0, 0, 0, 0, 1], [1, 1, 1, 1, 1]]).bool()
-    attended, _ = module(norms[0](x)[:, None], norms[1](rows), norms[1](rows), key_padding_mask=~seen)
-    y = x + attended[:, 0]
-    linear = torch.nn.functional.linear(norms[2](y), own["linear.weight"], own["linear.bias"])
-    expected = (y + torch.relu(linear)).detach().numpy()
-    kept, standardised = (torch.nn.functional.layer_norm(z, (DIM,)).numpy() for z in (x, rows))
-    with jax.enable_x64(True):
-        ops, array = WAYS[way]
-        params: Any = {name: array(value) for name, value in weights.items()}
-        carry: Any = {"steps": array(seen.sum(-1).double().numpy()), "inputs": array(standardised[:, :, None])}
-        policy_outputs, _, after = network_spec.forward(ops, params, array(x.numpy()), carry, array(np.zeros(ROWS)))
-    assert_allclose(np.asarray(policy_outputs[0]), expected, rtol=0, atol=1e-12)
-    assert_allclose(np.asarray(after["inputs"])[:, 0], kept, rtol=0, atol=1e-12)
 
 
 # --- Windows ----------------------------------------------------------------------------------------------------------
@@ -123,38 +82,6 @@ def test_a_window_ends_where_its_episode_begins(positions: str) -> None:
         differs = (heads(other) != expected).any(-1).flatten().nonzero().flatten().tolist()
         # Layers pass what they saw on, so that a step reaches further than its row: by the memory of each layer.
         assert differs == [t for t in reached if t <= changed + 2 * STEPS]
-
-
-@pytest.mark.parametrize("framework", ACTING)
-def test_rows_of_a_rollout_are_those_of_its_steps(framework: str) -> None:
-    """By the network alone, step by step over two rollouts, with an episode that ends in the first."""
-    spec = problem_for(
-        Ends(2, False, False), 10, [*SMALL, "precision=float64", "ppo.num_steps=6", "ppo.num_minibatches=1"]
-    )
-    network_spec, ops = spec.network, WAYS["torch"][0]
-    runner: Any = runner_for(framework, spec)
-    state = runner.init(3)
-    carry: Any = {c.name: torch.zeros((2, *c.shape), dtype=torch.float64) for c in network_spec.carry}
-    for iteration in range(2):
-        arrays = runner.export(state)
-        params = {p.name: torch.from_numpy(arrays[f"params.{p.name}"]) for p in network_spec.parameters}
-        state, _, _ = runner.iterate(state)
-        memory = {name: np.asarray(array) for name, array in state.learner.rollout_buffer.items()}
-        for t in range(7):
-            # Of four steps three are an episode, and one only resets.
-            start = torch.full((2,), float((6 * iteration + t) % 4 == 0)).double()
-            obs = torch.from_numpy(memory["obs"][t]).double()
-            _, values, after = network_spec.step(ops, params, obs, carry, start)
-            assert_allclose(memory["values"][t], values, rtol=1e-10)
-            if iteration or t > 4:  # windows before hold what is not seen
-                assert_allclose(
-                    memory["carry.steps"][t] * (1 - start.numpy()), carry["steps"] * (1 - start), rtol=1e-12
-                )
-            if t < 6:
-                carry = after
-                assert_allclose(memory["carry.inputs"][5 + t], carry["inputs"][:, -1], rtol=1e-9, atol=1e-12)
-        assert_allclose(runner.export(state)["envs.carry.inputs"], carry["inputs"], rtol=1e-9, atol=1e-12)
-    runner.close()
 
 
 # --- Annealing --------------------------------------------------------------------------------------------------------
@@ -237,13 +164,3 @@ def test_it_learns_what_needs_a_memory(tmp_path: Path) -> None:
     assert exit_code(evaluate, [str(folder), "episodes=1000"]) == 0
     (found,) = (json.loads(path.read_text())["returns"] for path in (folder / "evaluations").glob("*.json"))
     assert sum(returned > 0 for returned in found) >= 950
-
-
-def test_images_too_small_for_convolutions_are_vectors() -> None:
-    """MinAtar's observations of 10 x 10 pixels."""
-    small = spaces.Box(0, 1, (10, 10, 4), np.int8)
-    network = load_config(["env=minatar_breakout", "network=trxl"]).network.build(small, spaces.Discrete(3))
-    assert not network.convolves
-    assert network.parameters[0][:2] == ("trunk.0.weight", (64, 400))
-    with pytest.raises(ConfigError, match=r"network=lstm_cnn: .* too small for it; use network=mlp or lstm"):
-        load_config(["env=minatar_breakout", "network=lstm_cnn"]).network.build(small, spaces.Discrete(3))

@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ppo_bench.common.paths import CONF
-from ppo_bench.configuration.load import load_config, recorded_config
+from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners import frameworks, torch
 from ppo_bench.runs.train import build_runner
 from ppo_bench.tuning import jax_convolutions
-from ppo_bench.tuning.switches import Tuning
 from ppo_bench.tuning.thread_affinity import FollowerThreads
 
 KEYS = ("keep_freed_memory", "sleep_idle_threads", "follow_caller", "convolve_by_products")
@@ -62,23 +60,9 @@ def test_what_is_off_is_not_called_and_changes_no_result(framework: str, monkeyp
         np.testing.assert_allclose(found[key], array, rtol=1e-7, atol=1e-9, err_msg=key)
 
 
-def test_the_files_have_every_key() -> None:
-    assert load_config([]).tuning == Tuning()
-    off = dict.fromkeys(KEYS, False)
-    assert load_config(["tuning=off"]).tuning == Tuning(**off)
-    assert load_config(["tuning=off", "tuning.follow_caller=true"]).tuning == Tuning(**off | {"follow_caller": True})
-    assert sorted(path.stem for path in (CONF / "tuning").glob("*.yaml")) == ["off", "on"]
-
-
 def test_tuning_moves_a_folder_only_where_it_is_not_as_it_comes(tmp_path: Path) -> None:
     words = [f"outputs={tmp_path}"]
     own = load_config(words).run_folder
     assert load_config([*words, *(f"tuning.{key}=true" for key in KEYS)]).run_folder == own
     others = {load_config([*words, f"tuning.{key}=false"]).run_folder for key in KEYS}
     assert len(others - {own}) == len(KEYS)
-
-
-def test_a_run_without_the_key_was_tuned() -> None:
-    recorded = dict(load_config([]).resolved)
-    del recorded["tuning"]
-    assert recorded_config(recorded, {}).tuning == Tuning()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ from tests.source_mutations import ROOT, Mutation, copy_checkout
 from tests.two_trees.cases import CASES
 from tests.two_trees.lockstep import Distance, compare, distance, new_words
 from tests.two_trees.same import differences
-from tests.two_trees.speed import interval, turns
 
 NOTHING = Distance(0.0, 0.0, 0.0, ())
 MLP = next(case for case in CASES if case.name == "mlp" and "framework=torch_eager" in case.words)
@@ -124,32 +121,3 @@ def test_what_differs_bit_for_bit_is_named(tmp_path: Path) -> None:
         "statistics.seen is in one checkpoint alone",
         "params.actor: float64(4,) and int64(4,), largest gap 1.0",
     ]
-
-
-@pytest.mark.parametrize(
-    ("words", "fragment"),
-    [
-        (["same", ".", "tests"], "tests is not a checkout: it has no ppo_bench/__init__.py"),
-        (["lockstep", ".", ".", "nature_cnm"], "no command contains all of: nature_cnm"),
-    ],
-)
-def test_what_compares_nothing_is_refused(words: list[str], fragment: str) -> None:
-    command = [sys.executable, "-m", "tests.two_trees", *words]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert ended.returncode == 2
-    assert fragment in ended.stderr
-
-
-# --- Speed ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_speed_is_a_ratio_of_iterations_in_alternation() -> None:
-    """No figure is asserted: it is of the machine."""
-    assert all(ratio > 0 for ratio in turns(ROOT, ROOT, ["env=cartpole", "framework=torch_eager"], 2, 0.2))
-
-
-def test_an_interval_has_the_spread_between_processes() -> None:
-    """Of two pairs that differ, whatever their number of rounds."""
-    assert interval(np.array([[1.0] * 50, [2.0] * 50])) == (1.5, 1.0, 2.0)
-    assert interval(np.array([[1.0] * 5] * 3)) == (1.0, 1.0, 1.0)

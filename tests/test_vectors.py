@@ -45,21 +45,10 @@ def test_the_layout_is_gymnasiums(space: Any) -> None:
     assert (found.shape[1:], found.dtype) == (vectors.space.shape, vectors.space.dtype)
 
 
-def test_arrays_stay_as_they_are() -> None:
-    space = spaces.Box(0, 255, (4, 8, 8), np.uint8)
-    assert ObservationFlattener(space).space is space
-    assert ObservationFlattener(space).is_identity
-
-
 def test_a_board_stays_a_board() -> None:
     vectors = ObservationFlattener(spaces.MultiBinary((6, 7, 2)))
     assert vectors.is_identity
     assert vectors.space == spaces.Box(0, 1, (6, 7, 2), np.bool_)  # type: ignore[arg-type]
-
-
-def test_what_has_no_place_in_a_vector_is_left_for_others_to_refuse() -> None:
-    space = spaces.Dict({"a": spaces.Discrete(2), "words": spaces.Text(4)})
-    assert ObservationFlattener(space).space is space
 
 
 def flattened(parts: dict[str, Any], obs: dict[str, Any]) -> tuple[Any, np.ndarray]:

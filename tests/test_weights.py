@@ -53,15 +53,6 @@ def test_orthogonal_by_hand() -> None:
     assert_allclose(orthogonal(np.array([[-3.0], [-4.0]]), 10.0), [[-6], [-8]], rtol=1e-15)
 
 
-def test_rotations_are_uniform_and_reflections_as_likely() -> None:
-    parameter = Parameter("w", (2, 2), 1.0)
-    matrices = np.stack([initial_weights((parameter,), seed)["w"] for seed in range(1000)]).astype(np.float64)
-    angles = np.arctan2(matrices[:, 1, 0], matrices[:, 0, 0]) / (2 * math.pi) + 0.5
-    assert scipy.stats.kstest(angles, "uniform").pvalue > 0.01
-    rotations = int(np.sum(np.linalg.det(matrices) > 0))
-    assert scipy.stats.binomtest(rotations, 1000).pvalue > 0.01
-
-
 def test_weights_come_from_the_normals_at_their_own_address() -> None:
     # One row of normals only has its length to lose. This is Box and Muller on the words of JAX's own Threefry.
     weights = initial_weights((TALL, Parameter("w", (1, 3), 1.0)), seed=5)["w"][0]

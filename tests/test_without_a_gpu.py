@@ -20,7 +20,6 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import PolicyInput
 from ppo_bench.mathematics import ppo
 from ppo_bench.mathematics.precision import PRECISIONS
-from ppo_bench.networks import network
 from ppo_bench.networks.flax import layers as flax_layers
 from ppo_bench.networks.flax import ops as flax_ops
 from ppo_bench.runners import program, torch_adam, torch_device
@@ -131,18 +130,6 @@ def test_a_tensor_made_on_the_host_in_the_update_is_refused(
     monkeypatch.setattr(ppo, "clip_scale", lambda *given: clip_scale(*given) * torch.ones(1))
     with pytest.raises(RuntimeError, match=r"meta.*cpu|cpu.*meta"):
         iteration(problem_of("mlp, choices"), elsewhere)
-
-
-def test_a_tensor_made_on_the_host_while_acting_is_refused(gpu: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The check can fail: logits times a vector that lies on the host."""
-    masked = network.mask_logits
-    monkeypatch.setattr(
-        network,
-        "mask_logits",
-        lambda xp, policy_outputs, action_mask: (masked(xp, policy_outputs, action_mask)[0] * torch.ones(3),),
-    )
-    with pytest.raises(RuntimeError, match=r"cuda.*cpu|cpu.*cuda"):
-        iteration(problem_of("mlp, choices"), gpu)
 
 
 # --- JAX --------------------------------------------------------------------------------------------------------------

@@ -114,12 +114,6 @@ class FlagsAreIntegers(Walk):
         return step._replace(episode_over=step.episode_over.astype(np.int64))
 
 
-class RewardsAreColumns(Walk):
-    def step(self, actions: np.ndarray) -> EnvStep:
-        step = super().step(actions)
-        return step._replace(reward=step.reward[:, None], raw_reward=step.raw_reward[:, None])
-
-
 class NeverEnds(Walk):
     def step(self, actions: np.ndarray) -> EnvStep:
         self.time = np.zeros(self.num_envs, int)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from typing import Any
 
@@ -18,15 +16,3 @@ class Slow(gymnasium.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> Any:
         time.sleep(STEP_SECONDS)
         return self.env.step(action)
-
-
-class NoMoreThanTwo(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """A third environment kills the process in which it is made; the first may be made for its spaces alone."""
-
-    made = 0
-
-    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
-        super().__init__(env)
-        NoMoreThanTwo.made += 1
-        if NoMoreThanTwo.made > 2:
-            os.kill(os.getpid(), signal.SIGKILL)

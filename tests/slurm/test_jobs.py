@@ -42,15 +42,6 @@ def test_a_job_that_is_told_to_end_goes_on_and_one_that_fails_does_not(runs: Run
     assert "1 of 2 runs would be submitted" in runs.launch(*sweep, "seed=1,2", "--dry-run")
 
 
-def test_a_run_that_waits_among_others_of_a_program_is_not_submitted_again(runs: Runs) -> None:
-    words = ["env=cartpole", "framework=jax_xla", "backend=device", SHORT, "++launch.sbatch.begin=now+1hour"]
-    assert "1 of 1 runs submitted" in runs.launch(*words, "num_seeds=2")
-    assert "0 of 1 runs submitted" in runs.launch(*words, "num_seeds=2")
-    assert "0 of 1 runs submitted" in runs.launch(*words, "seed=2")
-    assert "1 of 1 runs submitted" in runs.launch(*words, "seed=3")
-    assert "0 of 1 runs submitted" in runs.launch(*words, "seed=2", "num_seeds=2")
-
-
 def test_time_limits_without_end_and_cancelled_jobs_are_failures(runs: Runs) -> None:
     # submitit takes every signal for the time limit's where that is less than ten minutes.
     limits = ["launch.time_minutes=9", "launch.max_timeouts=1"]
@@ -73,26 +64,6 @@ def test_time_limits_without_end_and_cancelled_jobs_are_failures(runs: Runs) -> 
     assert status["seed2"].state == "failed"
     wait_for_an_empty_queue()
     assert "2 of 2 runs submitted" in runs.launch(*RUN, ENDLESS, "seed=1,2", *limits)
-
-
-SLOW_START = """
-import pathlib, time
-begun = pathlib.Path({begun!r})
-if not begun.exists():  # the first process of the first try
-    begun.touch()
-    time.sleep(30)
-"""
-
-
-def test_a_job_that_is_told_to_end_before_it_can_heed_it_is_queued_again(runs: Runs, tmp_path: Path) -> None:
-    begun = tmp_path / "begun"
-    (tmp_path / "sitecustomize.py").write_text(SLOW_START.format(begun=str(begun)))
-    runs.launch(*RUN, SHORT, "seed=1", f"launch.setup=['export PYTHONPATH={tmp_path}:$PYTHONPATH']")
-    wait_for("the start of the job", begun.exists)
-    slurm("scancel", "--signal=USR2", runs.status()["seed1"].job)
-    runs.wait("the job queued again", lambda s: s["seed1"].remarks.endswith("requeues: 1"))
-    status = runs.wait_until_idle()
-    assert status["seed1"].state == "done"
 
 
 def test_hydras_launcher_counts_results_and_its_jobs_requeue_too(tmp_path: Path) -> None:
@@ -119,8 +90,6 @@ def test_hydras_launcher_counts_results_and_its_jobs_requeue_too(tmp_path: Path)
     ("override", "fragment"),
     [
         ("launch.partition=nowhere", "invalid partition specified: nowhere"),
-        ("launch.memory_gb=100000", "Memory specification can not be satisfied"),
-        ("launch.sbatch.nonsense=1", "unrecognized option '--nonsense=1'"),
     ],
 )
 def test_what_slurm_refuses_is_one_line_and_not_recorded(
@@ -133,11 +102,3 @@ def test_what_slurm_refuses_is_one_line_and_not_recorded(
         f"ppo_bench: SLURM does not take the job: {'sbatch: ' * ('nonsense' in override)}{fragment}"
     )
     assert not (tmp_path / ".slurm" / "submitted.json").exists()
-
-
-def test_a_partition_that_hydras_launcher_does_not_find_is_one_line(tmp_path: Path) -> None:
-    words = ["hydra/launcher=slurm", "hydra.launcher.partition=nowhere", f"outputs={tmp_path}", "seed=1,2"]
-    process = python("-m", "ppo_bench", "-m", *RUN, SHORT, *words)
-    assert process.returncode == 2
-    assert "invalid partition specified: nowhere" in process.stderr.splitlines()[-1]
-    assert "Traceback" not in process.stderr

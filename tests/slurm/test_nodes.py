@@ -96,20 +96,6 @@ def test_a_node_that_never_comes_is_one_line(runs: Runs, tmp_path: Path) -> None
     wait_for_an_empty_queue()
 
 
-BROKEN = """
-import os, sys
-if os.environ.get("RANK") == "1" and "ppo_bench" in sys.orig_argv:
-    sys.stderr.write("ppo_bench: this node has no disk\\n")
-    os._exit(1)
-"""
-
-
-def test_the_reason_of_a_process_that_ends_before_it_has_joined_is_told(runs: Runs, tmp_path: Path) -> None:
-    remarks = remarks_with(BROKEN, runs, tmp_path)
-    assert remarks.startswith("process 1 of 2, on ")
-    assert ": this node has no disk; see " in remarks
-
-
 def test_a_process_that_is_killed_on_a_node_that_lives_is_a_failure(runs: Runs, nodes: dict[str, Node]) -> None:
     """In JAX, which would end all processes by itself. In PyTorch: tests/test_devices_faults.py."""
     runs.launch(*RUN, *PAIR, "framework=jax_xla", cpus=2)
