@@ -15,14 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ppo_bench.mathematics.arrays import Array
+from ppo_bench.mathematics.arrays import Array, single_device
 
-AllReduceSum = Callable[[Array], Array]  # the sum of an array over the devices that share a training
-
-
-def single_device_sum(x: Array) -> Array:
-    """`x` itself: its sum over devices where there is one device."""
-    return x
+AllReduceSum = Callable[[Array], Array]
+"""From an array to its sum over the devices that share a training."""
 
 
 # --- Advantages -------------------------------------------------------------------------------------------------------
@@ -71,7 +67,7 @@ def gae(
 # --- Statistics of masked transitions ---------------------------------------------------------------------------------
 
 
-def normalize_masks(xp: Any, masks: Array, all_reduce_sum: AllReduceSum = single_device_sum) -> Array:
+def normalize_masks(xp: Any, masks: Array, all_reduce_sum: AllReduceSum = single_device) -> Array:
     """Weights `[..., B]` of B transitions: each mask, divided by its sum over them on all devices.
 
     The weights add up to 1, or are 0 everywhere, as their mask is.
@@ -80,7 +76,7 @@ def normalize_masks(xp: Any, masks: Array, all_reduce_sum: AllReduceSum = single
 
 
 def centered_moments(
-    xp: Any, x: Array, weights: Array, all_reduce_sum: AllReduceSum = single_device_sum
+    xp: Any, x: Array, weights: Array, all_reduce_sum: AllReduceSum = single_device
 ) -> tuple[Array, Array]:
     """`x [..., B]` without its weighted mean, and its weighted population variance `[..., 1]`, on all devices."""
     centered = x - all_reduce_sum(xp.sum(x * weights, -1))[..., None]
@@ -88,7 +84,7 @@ def centered_moments(
 
 
 def explained_variance(
-    xp: Any, values: Array, returns: Array, mask: Array, all_reduce_sum: AllReduceSum = single_device_sum
+    xp: Any, values: Array, returns: Array, mask: Array, all_reduce_sum: AllReduceSum = single_device
 ) -> Array:
     """`1 - Var[returns - values] / Var[returns]`: 1 for a perfect critic, 0 for a constant; not finite if Var is 0."""
     weights = normalize_masks(xp, mask.reshape(-1), all_reduce_sum)
@@ -98,7 +94,7 @@ def explained_variance(
 
 
 def normalize_advantages(
-    xp: Any, advantages: Array, weights: Array, all_reduce_sum: AllReduceSum = single_device_sum
+    xp: Any, advantages: Array, weights: Array, all_reduce_sum: AllReduceSum = single_device
 ) -> Array:
     """Advantages `[..., B]` of minibatches, shifted and scaled to mean 0 and standard deviation 1 (details, 7)."""
     centered, variance = centered_moments(xp, advantages, weights, all_reduce_sum)
