@@ -12,7 +12,6 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from ppo_bench.mathematics import distributions, ppo
-from ppo_bench.mathematics.arrays import single_device
 from tests.namespaces import NAMESPACES, Namespace
 
 LN2 = math.log(2.0)
@@ -64,7 +63,9 @@ def test_clip_fraction_by_hand(ns: Namespace) -> None:
 OPTIONS: dict[str, Any] = {"clip_coef": 0.2, "clip_vloss": True, "ent_coef": 0.01, "vf_coef": 0.5}
 
 
-def normalized(xp: Any, batch: ppo.Transitions, norm_adv: bool = True, total: Any = single_device) -> ppo.Transitions:
+def normalized(
+    xp: Any, batch: ppo.Transitions, norm_adv: bool = True, total: Any = ppo.single_device_sum
+) -> ppo.Transitions:
     """The transitions of a minibatch with `norm_adv`, from unnormalised advantages and masks in place of weights."""
     value, policy = ppo.normalize_masks(xp, xp.stack([batch.value_weight, batch.policy_weight]), total)
     advantages = batch.advantages

@@ -104,11 +104,6 @@ def load_arrays(specs: Sequence[ArraySpec], arrays: Mapping[str, np.ndarray], st
     return {array.name: array.load(arrays) for array in specs}
 
 
-def single_device(x: Any) -> Any:
-    """`x` itself: its sum over devices, or the moments of all their entries, where there is one device."""
-    return x
-
-
 def add_prefix(prefix: str, tree: Tree) -> dict[str, Array]:
     """The arrays of `tree`, with `prefix` and a dot added before each name."""
     return {f"{prefix}.{name}": array for name, array in tree.items()}

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from ppo_bench.mathematics.arrays import Array, single_device
+from ppo_bench.mathematics.arrays import Array
 
 EPSILON = 1e-8
 INITIAL_COUNT = 1e-4
@@ -63,6 +63,11 @@ AllReduceMoments = Callable[[Moments], Moments]
 """From the moments of one device's entries to those of all devices' entries."""
 
 
+def single_device_moments(batch_moments: Moments) -> Moments:
+    """`batch_moments` itself: the moments of all entries where there is one device."""
+    return batch_moments
+
+
 def pool_moments(xp: Any, batch_moments: Moments, gather: Callable[[Array], Array]) -> Moments:
     """Moments of the entries of D devices, from those of one of them (Chan et al. 1979).
 
@@ -91,7 +96,7 @@ def update_stats(
     stats: RunningStats,
     batch: Array,
     mask: Array | None = None,
-    all_reduce_moments: AllReduceMoments = single_device,
+    all_reduce_moments: AllReduceMoments = single_device_moments,
 ) -> RunningStats:
     """`stats` updated by the rows of `batch [N, ...]`; rows where `mask [N]` is 0 are left out."""
     return merge_moments(stats, all_reduce_moments(moments(xp, batch, mask)))
@@ -102,7 +107,7 @@ def update_stats_centered(
     stats: RunningStats,
     batch: Array,
     mask: Array,
-    all_reduce_moments: AllReduceMoments = single_device,
+    all_reduce_moments: AllReduceMoments = single_device_moments,
 ) -> RunningStats:
     """`update_stats` in float32 for entries that rarely change, such as pixels.
 

@@ -15,10 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ppo_bench.mathematics.arrays import Array, single_device
+from ppo_bench.mathematics.arrays import Array
 
-AllReduceSum = Callable[[Array], Array]
-"""From an array to its sum over the devices that share a training."""
+AllReduceSum = Callable[[Array], Array]  # the sum of an array over the devices that share a training
+
+
+def single_device_sum(x: Array) -> Array:
+    """`x` itself: its sum over devices where there is one device."""
+    return x
 
 
 # --- Advantages -------------------------------------------------------------------------------------------------------
@@ -67,7 +71,7 @@ def gae(
 # --- Statistics of masked transitions ---------------------------------------------------------------------------------
 
 
-def normalize_masks(xp: Any, masks: Array, all_reduce_sum: AllReduceSum = single_device) -> Array:
+def normalize_masks(xp: Any, masks: Array, all_reduce_sum: AllReduceSum = single_device_sum) -> Array:
     """Weights `[..., B]` of B transitions: each mask, divided by its sum over them on all devices.
 
     The weights add up to 1, or are 0 everywhere, as their mask is.
@@ -76,7 +80,7 @@ def normalize_masks(xp: Any, masks: Array, all_reduce_sum: AllReduceSum = single
 
 
 def centered_moments(
-    xp: Any, x: Array, weights: Array, all_reduce_sum: AllReduceSum = single_device
+    xp: Any, x: Array, weights: Array, all_reduce_sum: AllReduceSum = single_device_sum
 ) -> tuple[Array, Array]:
     """`x [..., B]` without its weighted mean, and its weighted population variance `[..., 1]`, on all devices."""
     centered = x - all_reduce_sum(xp.sum(x * weights, -1))[..., None]
@@ -84,7 +88,7 @@ def centered_moments(
 
 
 def explained_variance(
-    xp: Any, values: Array, returns: Array, mask: Array, all_reduce_sum: AllReduceSum = single_device
+    xp: Any, values: Array, returns: Array, mask: Array, all_reduce_sum: AllReduceSum = single_device_sum
 ) -> Array:
     """`1 - Var[returns - values] / Var[returns]`: 1 for a perfect critic, 0 for a constant; not finite if Var is 0."""
     weights = normalize_masks(xp, mask.reshape(-1), all_reduce_sum)
@@ -94,7 +98,7 @@ def explained_variance(
 
 
 def normalize_advantages(
-    xp: Any, advantages: Array, weights: Array, all_reduce_sum: AllReduceSum = single_device
+    xp: Any, advantages: Array, weights: Array, all_reduce_sum: AllReduceSum = single_device_sum
 ) -> Array:
     """Advantages `[..., B]` of minibatches, shifted and scaled to mean 0 and standard deviation 1 (details, 7)."""
     centered, variance = centered_moments(xp, advantages, weights, all_reduce_sum)

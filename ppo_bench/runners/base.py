@@ -16,9 +16,9 @@ from ppo_bench.common.rank_info import RankInfo
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.float_range import FLOAT32_MAX, SQUARE_MAX
 from ppo_bench.mathematics import noise
-from ppo_bench.mathematics.arrays import Arrays, Tree, single_device
+from ppo_bench.mathematics.arrays import Arrays, Tree
 from ppo_bench.mathematics.distributions import ActionBounds, action_bounds
-from ppo_bench.mathematics.normalize import AllReduceMoments, Moments
+from ppo_bench.mathematics.normalize import AllReduceMoments, Moments, single_device_moments
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.mathematics.shards import SINGLE_SHARD, Shard
 from ppo_bench.mathematics.weights import Parameter
@@ -128,7 +128,7 @@ class TrainingSpec:
     @property
     def all_reduce_moments(self) -> AllReduceMoments:
         """Moments over all processes, from those of this one."""
-        return self.process_group.all_reduce_moments if self.process_group else single_device
+        return self.process_group.all_reduce_moments if self.process_group else single_device_moments
 
     @cached_property
     def action_bounds(self) -> ActionBounds | None:
