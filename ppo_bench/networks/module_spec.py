@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ppo_bench.common.flattened import is_byte_space
@@ -13,6 +13,8 @@ from ppo_bench.networks.network import ActionSpec, NetworkSpec
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Box
+
+Options = tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True)
@@ -23,9 +25,9 @@ class ModuleSpec:
     """File and class, as in `cnn.NatureCnn`."""
     parameters: tuple[Parameter, ...]
     """The parameters: PyTorch's module takes them in this order, Flax's by their names."""
-    options: dict[str, Any]
+    options: Options
     """Arguments of the constructor."""
-    sizes: dict[str, Any] = field(default_factory=dict)
+    sizes: Options
     """Arguments that only PyTorch needs, since Flax infers them: the sizes of the inputs."""
 
     def __hash__(self) -> int:
@@ -37,14 +39,20 @@ class ModuleSpec:
         from ppo_bench.networks.torch.ops import FunctionalModule
 
         cls = _import_module_class(f"torch.{self.name}")
-        return FunctionalModule(lambda: cls(**self.options, **self.sizes), self.parameters)
+        return FunctionalModule(lambda: cls(**dict(self.options), **dict(self.sizes)), self.parameters)
 
     def flax_function(self, by_products: bool) -> Callable[..., Any]:
         """The function `(params, *inputs)` of the module of Flax; `by_products` is an option of its convolutions."""
         from ppo_bench.networks.flax.ops import FunctionalModule
 
         own = {"by_products": by_products} if any(len(p.shape) == 4 for p in self.parameters) else {}
-        return FunctionalModule(_import_module_class(f"flax.{self.name}")(**self.options, **own), self.parameters)
+        module = _import_module_class(f"flax.{self.name}")(**dict(self.options), **own)
+        return FunctionalModule(module, self.parameters)
+
+
+def hashable(options: Mapping[str, Any]) -> Options:
+    """Arguments as pairs, with tuples for lists: `torch.compile` hashes every field of a module's declaration."""
+    return tuple((name, tuple(value) if isinstance(value, list) else value) for name, value in options.items())
 
 
 def _import_module_class(name: str) -> Any:
@@ -68,15 +76,14 @@ def network_spec(
     `first` are the names of the weights that meet the observations; the other arguments are those of `ModuleSpec` and
     of `NetworkSpec`.
     """
-    options = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
-    options |= {"outputs": actions.action_dim, "streams": streams}
+    own = hashable({**options, "outputs": actions.action_dim, "streams": streams})
     arrays = list(parameters)
     if not actions.choices:
         position = max(i for i, p in enumerate(arrays) if p.name.startswith("critic.")) + 1
         arrays.insert(position, Parameter("actor.log_std", (actions.action_dim,), None))
     takes_bytes = is_byte_space(observation_space)
     return NetworkSpec(
-        ModuleSpec(name, parameters, options, sizes),
+        ModuleSpec(name, parameters, own, hashable(sizes)),
         tuple(arrays),
         observation_space.shape,
         takes_bytes,

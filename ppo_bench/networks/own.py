@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -48,7 +48,7 @@ class Own:
         module = OwnModule(
             TorchModule(self.torch, spaces) if self.torch else None,
             FlaxModule(self.flax, spaces) if self.flax else None,
-            self.names,
+            tuple(self.names.items()),
             arrays,
         )
         actions, first = action_spec(action_space), module.first
@@ -75,7 +75,7 @@ class OwnModule:
 
     torch: TorchModule | None
     flax: FlaxModule | None
-    names: Mapping[str, str] = field(hash=False)
+    names: tuple[tuple[str, str], ...]
     """Names of the PyTorch module's parameters, by those of the Flax module's."""
     arrays: tuple[tuple[str, FlattenedArray], ...]
     """Places of the arrays that the environment's observations are dictionaries of; none if they are one array."""
@@ -118,7 +118,7 @@ class OwnModule:
         def called(params: Tree, obs: Array, *carry_inputs: Any) -> Any:
             import jax
 
-            own = module.translate_params(params, self.names) if self.torch else params
+            own = module.translate_params(params, dict(self.names)) if self.torch else params
             dtype = own[next(iter(module.shapes))].dtype
             obs, *carry_inputs = jax.tree.map(lambda x: x.astype(dtype), (obs, *carry_inputs))
             if not carry_inputs or carry_inputs[1].ndim == 1:
@@ -151,7 +151,7 @@ class OwnSpec(NetworkSpec):
         if getattr(module, library) is None:
             raise ConfigError(f"network.{library}=null: this framework needs a module of your own of {library}")
         if library == "flax" and module.flax and module.torch:
-            module.flax.translate_params(module.torch.initial_params(0), module.names)
+            module.flax.translate_params(module.torch.initial_params(0), dict(module.names))
 
     def initial_params(self, seed: int) -> Arrays:
         """See `NetworkSpec.initial_params`: the values that the module's constructor gives its parameters."""

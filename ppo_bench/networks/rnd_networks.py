@@ -7,7 +7,7 @@ vectors, it consists of two linear layers. The predictor has two linear layers m
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ppo_bench.common.errors import ConfigError
@@ -15,7 +15,7 @@ from ppo_bench.mathematics.arrays import Array, Tree, select_prefix
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.convolutions import MIN_IMAGE_SIDE, NATURE, input_sizes
 from ppo_bench.networks.layers import conv, linear
-from ppo_bench.networks.module_spec import ModuleSpec
+from ppo_bench.networks.module_spec import ModuleSpec, hashable
 from ppo_bench.networks.network import NetworkSpec
 
 if TYPE_CHECKING:
@@ -83,6 +83,6 @@ def rnd_networks(network: NetworkSpec, units: int) -> RndNetworks:
         layers = (*linear("0", shape[0], units), *linear("1", units, units))
     last = len(layers) // 2
     extra = (*linear(f"{last}", units, units), *linear(f"{last + 1}", units, units))  # the predictor's
-    target = ModuleSpec(name, layers, {"units": units, "is_predictor": False}, sizes)
-    predictor = ModuleSpec(name, (*layers, *extra), {"units": units, "is_predictor": True}, sizes)
+    target = ModuleSpec(name, layers, hashable({"units": units, "is_predictor": False}), hashable(sizes))
+    predictor = replace(target, parameters=(*layers, *extra), options=hashable({"units": units, "is_predictor": True}))
     return RndNetworks({PREDICTOR: predictor, TARGET: target}, shape)
