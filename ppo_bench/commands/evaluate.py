@@ -100,7 +100,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _found(run: str, request: Request) -> Evaluated:
-    path = checkpoint.find(Path(run))
+    path = checkpoint.find(Path(run), snapshots=True)
     run_folder = checkpoint.run_of(path)
     changes = {key: getattr(request, key) for key in ("framework", "backend", "precision", "device")}
     if request.env.kwargs:

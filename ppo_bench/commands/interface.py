@@ -61,7 +61,7 @@ def load(
     `framework` executes the policy; None is the framework that trained it. A `greedy` policy takes the most probable
     actions, others sample them with noise from `seed`. Raises `ConfigError` if there is no such checkpoint.
     """
-    path = checkpoint.find(Path(run_dir))
+    path = checkpoint.find(Path(run_dir), snapshots=True)
     changes = {"framework": load_config([f"framework={framework}"]).resolved["framework"]} if framework else {}
     return Trained(path, load_run(checkpoint.run_of(path), changes), greedy, seed)
 
