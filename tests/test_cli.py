@@ -92,12 +92,12 @@ WRONG = {
     "env.wrappers=[{_target_:a.B,m:{a:1,2:3}}]": "'m': {'a': 1, 2: 3}}]: the keys of a mapping must be all names",
     "--config-name=mine": "Cannot find primary config 'mine'",
     "--cfg job ppo.gama=0.9": "did you mean gamma?",
+    "network=mlp network.activation=swish": "network.activation=swish: choose one of tanh, relu, leaky_relu, elu, gelu",
+    "network=mlp network.hidden_sizes=[64,0]": "network.hidden_sizes=[64, 0]: every size must be at least 1",
 }
 
 # What shows when environment, network and device are tried, after Hydra has written the configuration.
 WRONG_WHEN_TRIED = {
-    "network=mlp network.activation=swish": "network.activation=swish: choose one of tanh, relu, leaky_relu, elu, gelu",
-    "network=mlp network.hidden_sizes=[64,0]": "network.hidden_sizes=[64, 0]: every size must be at least 1",
     "network=nature_cnn": "this network takes images, not observations of shape (4,): use network=mlp, lstm or gru",
     "env=breakout backend=envpool ppo.norm_obs=true": "ppo.norm_obs=true is for observations of floats",
     "env=breakout backend=gymnasium ppo.norm_obs=true": "ppo.norm_obs=true is for observations of floats",
