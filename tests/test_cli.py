@@ -89,12 +89,12 @@ WRONG = {
     "-m seed=range(1,1) hydra/sweeper=optuna": "seed=range(1,1): there is no such value to sweep over",
     "--config-name=mine": "Cannot find primary config 'mine'",
     "--cfg job ppo.gama=0.9": "did you mean gamma?",
+    "network=mlp network.activation=swish": "network.activation=swish: choose one of tanh, relu, leaky_relu, elu, gelu",
+    "network=mlp network.hidden_sizes=[64,0]": "network.hidden_sizes=[64, 0]: every size must be at least 1",
 }
 
 # What shows when environment, network and device are tried, after Hydra has written the configuration.
 WRONG_WHEN_TRIED = {
-    "network=mlp network.activation=swish": "network.activation=swish: choose one of tanh, relu, leaky_relu, elu, gelu",
-    "network=mlp network.hidden_sizes=[64,0]": "network.hidden_sizes=[64, 0]: every size must be at least 1",
     "network=nature_cnn": "this network takes images, not observations of shape (4,): use network=mlp, lstm or gru",
     "env=breakout backend=envpool ppo.norm_obs=true": "ppo.norm_obs=true is for observations of floats",
     "env=breakout backend=gymnasium ppo.norm_obs=true": "ppo.norm_obs=true is for observations of floats",
