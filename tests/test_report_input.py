@@ -104,27 +104,6 @@ def test_two_runs_with_one_identity_are_named_and_the_finished_one_is_kept(
 NASTY = "</script><script>alert('x')</script>\"'&|$x^2$"
 
 
-@pytest.mark.slow
-def test_names_with_markup_are_escaped(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    outputs = tmp_path / "o[1]*'q"
-    for framework in ("torch_eager", NASTY):
-        for seed in (1, 2):
-            write_run(
-                outputs, "cartpole", framework, seed, folder=f"<b>{len(framework)}&'/seed{seed}",
-                changes={"config.env.name": NASTY, "hardware.cpu": f"{NASTY}{seed}"},
-            )  # fmt: skip
-    code, _, errors = report(capfd, outputs, "--png")
-    assert code == 0
-    assert "left out" not in errors
-    page = (outputs / "report" / "report.html").read_text()
-    assert "alert(" in page
-    assert "<script>alert" not in page
-    assert page.count("</script>") == 3
-    assert "<b>5&" not in page
-    assert {row["env"] for row in read_table(outputs / "report" / "tables" / "returns.csv")} == {NASTY}
-    assert len(list((outputs / "report" / "figures").glob("learning_*.svg"))) == 1
-
-
 def test_an_older_report_is_replaced_and_anything_else_is_not(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
