@@ -168,7 +168,7 @@ def test_wrong_use_is_named(run: Path, tmp_path: Path) -> None:
         ppo_bench.load(run).act({"x": np.zeros(4)})
     (folder,) = ppo_bench.train([*WORDS, "env.id=Blackjack-v1", "total_timesteps=512", f"outputs={tmp_path}"])
     with pytest.raises(
-        ConfigError, match=r"observations are not arrays .* of the trained environment's, .*: (Index|Value)Error"
+        ConfigError, match=r"observations are not arrays .* of the trained environment's, .*: (Index|Value|Key)Error"
     ):
         ppo_bench.load(folder).act((np.zeros(4, int),))
     with pytest.raises(ConfigError, match="view=losses: choose one of runs, metrics, episodes"):

@@ -216,7 +216,6 @@ def test_a_time_limit_without_a_final_observation_is_refused() -> None:
     ("words", "named"),
     [
         (["env.id=tests.tensor_envs:text"], "no attribute 'num_envs'"),
-        (["env.id=tests.tensor_envs:fewer"], "num_envs=8"),
         (["env.id=tests.tensor_envs:nothing"], "module:factory"),
         (["env.id=tests.tensor_envs"], "module:factory"),
         (["env.kwargs={limit:3}"], "limit"),

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import NO_LIMIT, EnvStep, GraphEnv, PolicyInput, ResetResult
 from ppo_bench.envs.dynamics.base import Autoreset, Dynamics, EnvState, PortableDynamics, State, map_fields
 from ppo_bench.mathematics.arrays import Array
@@ -73,6 +74,12 @@ class DynamicsEnv(GraphEnv):
         if autoreset is None:
             autoreset = self._over[xp] = Autoreset(xp, self._dynamics.with_xp(xp, place), map_fields, traced=False)
         state, obs = autoreset.init(place(np.asarray(seeds, np.int32)))
+        fields = state.dynamics if hasattr(state.dynamics, "_fields") else [None]
+        if not all(hasattr(field, "shape") for field in fields):
+            name = type(self._dynamics).__name__
+            raise ConfigError(
+                f"{name}: the state of a PortableDynamics is a NamedTuple of arrays; others are for framework=jax_xla"
+            )
         return ResetResult(autoreset.step, state, PolicyInput(obs), autoreset.draw_reset_words)
 
     def close(self) -> None:
