@@ -27,13 +27,13 @@ COMMANDS = {
     "doctor": ("ppo_bench.commands.doctor", "what can this machine run, and how to fix the rest?"),
     "export": ("ppo_bench.commands.export.command", "a run as a folder for the Hugging Face Hub"),
 }
-"""By name: the module that has `main`, and what it answers."""
+"""Name of a command: the module with its `main`, and its line of help."""
 OF_OVERRIDES = ("train", "sweep", "bench", "equivalence", "check")
-"""Commands that take overrides; the words of others are files and folders, which bash completes itself."""
+"""Commands that take overrides. Other commands take paths, which bash completes itself."""
 
 
 def main(arguments: list[str]) -> int:
-    """The exit code of the command that the first word names."""
+    """Run the command that the first argument names. Returns its exit code."""
     name, *rest = arguments or ["--help"]
     if name in ("-h", "--help"):
         width = max(map(len, COMMANDS))
@@ -61,7 +61,7 @@ def _of(name: str, arguments: list[str]) -> int:
 
 
 def _complete(words: list[str]) -> int:
-    """Hydra's own completion of what is trained; of the first word, the names of the commands."""
+    """Complete the names of commands in the first word, and overrides through Hydra after it."""
     from ppo_bench.__main__ import application
 
     line = os.environ.get("COMP_LINE", "")

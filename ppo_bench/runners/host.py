@@ -1,4 +1,4 @@
-"""PPO iterations that the host leads: collect, targets, update; the same code for every framework."""
+"""The PPO loop in Python: collect a rollout, compute targets, update; the same code for every framework."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ RolloutFunction = Callable[[Any, Any], tuple[Any, Any, Any]]
 
 
 class Rollout(NamedTuple):
-    """Result of a rollout, without what the policy stored."""
+    """The environments' part of a rollout. Observations, actions and values are in the learner's state."""
 
     flags: Tree
-    """Arrays for learning, `[T, N]` each: those that `UpdateFunctions.learning_arrays` names, and possibly others."""
+    """Rewards, ends of episodes and masks, `[T, N]`: `UpdateFunctions.learning_arrays`, and possibly others."""
     episodes: list[Episode]
     """Finished episodes, in the order of their ends."""
     masked_fraction: float
-    """Share of steps that only reset an environment."""
+    """Share of autoreset steps, which ignore their action."""
 
 
 class Envs(Protocol[State]):
@@ -45,13 +45,13 @@ class Envs(Protocol[State]):
     new one; the old one must not be reused."""
 
     def reset(self, arrays: Arrays, seed: int, iteration: int) -> State:
-        """State after a reset of the environments by the key (seed, iteration); statistics are taken from `arrays`."""
+        """Reset all environments with seeds from (seed, iteration), and keep the running statistics in `arrays`."""
 
     def load(self, arrays: Arrays) -> State:
-        """State with the entries of `arrays` that belong to environments, which then replay a recording."""
+        """Restore the environments' state from `arrays` without a reset, to replay a recording."""
 
     def export(self, state: State) -> Arrays:
-        """Copies of the state's arrays, or of the running statistics alone, by name."""
+        """Copies of the state's arrays by name. Environments on the device export their running statistics alone."""
 
     def lengths(self, state: State) -> np.ndarray:
         """Length so far of each environment's current episode, `[N]` int64."""
@@ -87,24 +87,24 @@ class Learner(Protocol[State]):
         """Copies of the arrays of `learner_array_specs` and `carry_array_specs`, by name."""
 
     def acting_context(self) -> AbstractContextManager[object]:
-        """Context manager within which a rollout's calls of `act` are made."""
+        """Context manager of a rollout: `torch.inference_mode`, or `jax.default_device`."""
 
     def begin_rollout(self, state: State, seed: int, iteration: int) -> State:
         """State for the first step of an iteration, with the iteration's action noise drawn."""
 
     def act(self, state: State, t: int, policy_input: PolicyInput) -> tuple[State, Array]:
-        """Actions `[N]` or `[N, A]` for the inputs `policy_input`, where the environments are; both are kept in row
-        `t`.
+        """Sample actions `[N]` or `[N, A]`, on the environments' device. Row `t` of the rollout buffer keeps inputs and
+        actions.
 
         A last call with `t = num_steps` evaluates the final observations: its actions are unused, and the carry is not
         advanced.
         """
 
     def warmup(self, state: State, flags: Tree) -> State:
-        """State with the algorithm's statistics updated by a warm-up rollout; nothing else learns from it."""
+        """Update the algorithm's statistics from a warm-up rollout; parameters do not change."""
 
     def reset_env_statistics(self, state: State) -> State:
-        """State with the algorithm's per-environment statistics reset, for environments that are reset."""
+        """Reset the algorithm's per-environment statistics, after a reset of the environments."""
 
     def update(
         self, state: State, flags: Tree, seed: int, iteration: int, learning_rate: float
@@ -112,8 +112,8 @@ class Learner(Protocol[State]):
         """Learn from the rollout: compute the targets, and run all epochs and minibatches. Returns metrics by name.
 
         `flags` are the arrays named by `UpdateFunctions.learning_arrays`, `[T, N]` each. Metrics are those of the
-        targets, means over minibatches of losses and of `gradient_norm`, and `learning_rate`, if the algorithm adapts
-        it.
+        targets, the means over minibatches of the losses and of `gradient_norm`, and `learning_rate` if the algorithm
+        adapts it.
         """
 
 
@@ -171,7 +171,7 @@ class HostRunner:
         return learner, *self._envs.end_rollout(envs, rollout)
 
     def _rollout(self, learner: Any, envs: Any) -> tuple[Any, Any, Any]:
-        """The states of learner and environments after the steps of a rollout, and what `Envs.end_rollout` takes."""
+        """Run `num_steps` steps. Returns the learner's state, the environments' state and the arrays of the rollout."""
         envs, rollout = self._envs.begin_rollout(envs)
         for t in range(self._ppo.num_steps):
             learner, actions = self._learner.act(learner, t, self._envs.policy_input(envs))
@@ -213,8 +213,7 @@ class HostRunner:
         return self._envs.lengths(state.envs)
 
     def restart_envs(self, state: HostState, iteration: int) -> HostState:
-        """See `Runner.restart_envs`. The network's carry resets in the next step, since `envs.start` is true
-        everywhere."""
+        """See `Runner.restart_envs`. `envs.start` is then true everywhere, so the next step resets the carry."""
         state.envs = self._envs.reset(self._envs.export(state.envs), state.seed, iteration)
         state.learner = self._learner.reset_env_statistics(state.learner)
         return state

@@ -1,4 +1,4 @@
-"""A speed limit of an iteration on this machine: its floating-point operations at the best rate that is measured."""
+"""Lower bound of the time that an iteration computes: its floating-point operations at the best measured rate."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ppo_bench.configuration.config import Config
 
 REPEATS = 7
 PRODUCT_SIZES = {"cpu": 2048, "cuda": 8192}
-"""Rows and columns of the large matrix product, by kind of device; it takes far longer than its launch."""
+"""Rows and columns of the large matrix product, by kind of device; the time of its launch is negligible."""
 
 
 class ComputeLimit(NamedTuple):

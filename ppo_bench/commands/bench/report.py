@@ -37,7 +37,7 @@ RECORDED_ELSEWHERE = {
     *("outputs", "name", "env", "workload", "rounds", "iterations", "framework", "backend"),
     *("device", "precision", "framework.compile_cache"),
 }
-"""Keys of overrides that say nothing of the work, or that a file has under another name."""
+"""Keys of overrides that do not change the workload, or that the file has in another field."""
 
 
 def report(
@@ -45,7 +45,7 @@ def report(
 ) -> None:
     """Print the table, write the JSON file `path` and print the path.
 
-    `names` tell programs of the same framework and backend apart.
+    `names` has a label for each program, since several can have the same framework and backend.
     """
     rows = [_row(*row) for row in zip(configs, names, measured, arithmetics, strict=True)]
     title = f"{configs[0].task.name}, {schema(configs[0]).workload}"

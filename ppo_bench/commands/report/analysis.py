@@ -64,7 +64,7 @@ class Analysis:
     """By env and name of the group: an estimate for each metric."""
     pairs: list[Pair]
     improvements: list[tuple[str, str, str, Estimate]]
-    """An env, a group and another: the probability that a run of the first ends with a higher return."""
+    """Env, group A, group B, and the probability that a run of A ends with a higher return than one of B."""
 
     def of(self, group: Group) -> dict[str, Estimate]:
         """The estimates of a group."""
@@ -79,8 +79,8 @@ class Analysis:
 def analyse(tasks: list[ComparedTask], baseline: str, margin: float = MARGIN) -> Analysis:
     """Compute all numbers of the report but the curves.
 
-    Others are compared with `baseline`, a framework or a value of what is compared. `margin` is that of equivalence, as
-    a fraction of a task's scale or of the baseline's mean return.
+    `baseline` is the framework, or the value of the `--by` key, with which other groups are compared. `margin` is the
+    equivalence margin, as a fraction of a task's range of scores or of the baseline's mean return.
     """
     names = group_names(tasks)
     scales = {task.label: scale for task in tasks if (scale := _scale(task))}
@@ -96,7 +96,7 @@ def analyse(tasks: list[ComparedTask], baseline: str, margin: float = MARGIN) ->
                     pairs.append(pair)
                     seeds = min(len(group.finished), len(other.finished))
                     own["final_return_difference_90"] = Estimate(*pair.test[:3], seeds)
-    # Statistics over tasks are of those that every group has finished and that are alone of their environment.
+    # Over tasks: only those that every group has finished, of environments with one setting.
     of_one_setting = [task for task in tasks if [other.env for other in tasks].count(task.env) == 1]
     shared = [task for task in of_one_setting if len([g for g in task.groups if len(_final_returns(g))]) == len(names)]
     scored = [task for task in shared if task.label in scales]
@@ -125,7 +125,7 @@ def _final_returns(group: Group) -> Array:
 
 
 def _scale(task: ComparedTask) -> Scale | None:
-    """The published scale of a task's environment, or else the range of its returns; None if that is empty."""
+    """The published range of scores, else that of the final returns; None if all are equal or none are there."""
     known = scale_of(task.env_id)
     if known and known.high is not None:
         return known
@@ -162,7 +162,7 @@ def _ratios(group: Group, baseline: Group) -> dict[str, Estimate]:
 
 
 def _pair(task: ComparedTask, group: Group, baseline: Group, margin: float) -> Pair | None:
-    """The test of a group's final returns, if both have several."""
+    """Equivalence test of a group against its baseline; None if either has fewer than two runs."""
     ours, theirs = group.final_returns(), baseline.final_returns()
     x, y = np.array([*ours.values()]), np.array([*theirs.values()])
     if min(len(x), len(y)) < 2:

@@ -64,7 +64,7 @@ def draw(figure: Figure, folder: Path) -> None:
 
 
 def _clipped(name: str) -> str:
-    """`name` cut to `MAX_LETTERS` characters at most, in its first half, since names differ more at their ends."""
+    """`name` with at most `MAX_LETTERS` characters, cut at one third, since names differ mostly at their ends."""
     return name if len(name) <= MAX_LETTERS else f"{name[: MAX_LETTERS // 3]}…{name[1 - 2 * MAX_LETTERS // 3 :]}"
 
 

@@ -16,12 +16,12 @@ from ppo_bench.runs.results import EVALUATION_COLUMNS, run_folders
 EXECUTION = ("framework", "backend", "precision", "device", "tuning")
 """Keys of an identity that do not change what is learned."""
 PLAIN = {"_target_": "ppo_bench.algorithms.ppo.Ppo", "name": "ppo"}
-"""The algorithm of older runs, whose identities name none."""
+"""The algorithm of older runs, whose run.json names none."""
 
 
 @dataclass(kw_only=True)
 class Run:
-    """A run as described by its files. Fields whose default is None are values of result.json."""
+    """A run as described by its files. Fields whose default is None come from result.json."""
 
     folder: str
     name: str
@@ -106,7 +106,7 @@ class Run:
 
 
 def find(folders: Sequence[str]) -> list[Path]:
-    """The sorted run folders in or below `folders`, each once, links or not. Raises `ConfigError` if one is missing."""
+    """The sorted run folders in or below `folders`, each once. Raises `ConfigError` if one is missing."""
     for folder in folders:
         if not Path(folder).is_dir():
             raise ConfigError(f"{folder} is not a folder: name one that outputs= named, or a run's")
@@ -146,10 +146,10 @@ def _run(path: Path, about: Mapping[str, Any], result: Mapping[str, Any]) -> Run
     setting.setdefault("algorithm", PLAIN)
     setting["env"] = {key: value for key, value in trained["env"].items() if key not in ("name", "id", "num_envs")}
     batch = config["ppo"]["num_envs"] * config["ppo"]["num_steps"]
-    setting["total_timesteps"] = config["total_timesteps"] // batch * batch  # as trained; an identity has a rounder one
+    setting["total_timesteps"] = config["total_timesteps"] // batch * batch  # whole iterations, as trained
     execution = {key: trained[key] for key in EXECUTION if key in trained}
     together = result.get("num_seeds", about.get("num_seeds", config["num_seeds"]))
-    if together > 1:  # several runs in one program: the speed of each is the program's, divided by their number
+    if together > 1:  # a run's speed is the program's, divided by the number of runs
         execution["runs_at_once"] = together
     facts = flat({key: about[key] for key in ("hardware", "versions", "execution", "git_commit")})
     facts |= flat({key: about.get(key, {}) for key in ("own_code", "variables")})
@@ -174,7 +174,7 @@ def _run(path: Path, about: Mapping[str, Any], result: Mapping[str, Any]) -> Run
         git_commit=facts["git_commit"],
         cores=facts["hardware.cores"],
         threads=facts.get("execution.threads"),
-        # Outside of `ppo`, a key that an older version did not have counts as an empty one.
+        # Without empty values, runs of versions that lack the key compare equal.
         setting={k: v for k, v in flat(setting).items() if v not in (None, [], {}) or k.startswith("ppo.")},
         execution=flat(execution),
         facts=facts,

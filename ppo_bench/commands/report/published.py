@@ -12,7 +12,7 @@ from ppo_bench.commands.report.statistics import SampleMoments
 
 DATA = Path(__file__).parent / "data"
 MARGIN = 0.05
-"""Default margin of equivalence, as a fraction of a task's scale."""
+"""Default equivalence margin, as a fraction of a task's range of scores (high minus low)."""
 
 
 class Reference(NamedTuple):
@@ -30,7 +30,7 @@ class Reference(NamedTuple):
 
     @property
     def moments(self) -> SampleMoments | None:
-        """Moments of the published seeds, whose deviation has their number as denominator; None of fewer than two."""
+        """Mean, standard deviation and number; converts the published `ddof=0` to 1. None for fewer than two seeds."""
         if self.seeds < 2:
             return None
         return SampleMoments(self.mean, self.std * math.sqrt(self.seeds / (self.seeds - 1)), self.seeds)
@@ -80,7 +80,7 @@ def scale_of(env_id: str) -> Scale | None:
 
 
 def equivalence_margin(env_id: str, published: float, margin: float) -> float:
-    """The equivalence margin as a return: the fraction `margin` of the environment's published scale.
+    """The equivalence margin in units of return: `margin` times the environment's range of scores.
 
     Without a scale it is that fraction of the `published` mean return, measured from random play if that is known.
     """

@@ -23,13 +23,13 @@ TRIM = 0.25
 
 
 class Estimate(NamedTuple):
-    """A point estimate with its interval, which is NaN if a task has a single run."""
+    """A point estimate with its 95% interval, whose bounds are NaN if a task has a single run."""
 
     point: float
     low: float
     high: float
     seeds: int = 0
-    """Number of runs: of the task that has the fewest, if there are several."""
+    """Number of runs; with several tasks or groups, the smallest."""
 
 
 def mean(scores: Scores) -> Array:
@@ -104,8 +104,7 @@ def mean_interval(values: Array) -> Estimate:
 def mean_band(curves: Array, resamples: int = RESAMPLES) -> tuple[Array, Array, Array]:
     """Mean over runs at each point of their curves `[N, K]`, and the ends of its interval by the bootstrap.
 
-    Points at which a run has no value (NaN) have none of them, since it would be a mean over fewer runs than at the
-    neighbouring points.
+    All three are NaN at points at which any run is NaN: neighbouring points would average different runs.
     """
     runs = len(curves)
     # Number of times that each run is drawn, so that the means are a matrix product.
@@ -155,7 +154,7 @@ def moments(values: Array) -> SampleMoments:
 def welch(ours: SampleMoments, theirs: SampleMoments) -> tuple[float, float, float]:
     """Difference of the means, its standard error and its degrees of freedom (Welch 1947, Satterthwaite 1946).
 
-    A single value has no deviation of its own and is taken to vary as the other sample does: Student's t-test.
+    If a sample has one value, the standard deviation of the other is used for both (Student's t-test).
     """
     if min(ours.n, theirs.n) == 1:
         larger = max(ours, theirs, key=lambda sample: sample.n)
@@ -164,14 +163,14 @@ def welch(ours: SampleMoments, theirs: SampleMoments) -> tuple[float, float, flo
     error = math.sqrt(a + b)
     if not error > 0:
         return ours.mean - theirs.mean, error, math.inf
-    freedom = (a + b) ** 2 / (a**2 / (ours.n - 1) + b**2 / (theirs.n - 1))
-    return ours.mean - theirs.mean, error, freedom
+    dof = (a + b) ** 2 / (a**2 / (ours.n - 1) + b**2 / (theirs.n - 1))
+    return ours.mean - theirs.mean, error, dof
 
 
 def tost(ours: Array, theirs: Array, margin: float, *, paired: bool = False) -> Comparison:
     """Two one-sided t-tests (Schuirmann 1987) of two samples with at least two values each.
 
-    The tests are Welch's, or paired ones if `paired`. If the standard error is 0 but for rounding, only the means are
+    The tests are Welch's, or paired ones if `paired`. If the standard error is zero up to rounding, only the means are
     compared.
     """
     if not paired:
@@ -185,29 +184,32 @@ def tost_of_moments(ours: SampleMoments, theirs: SampleMoments, margin: float) -
     return _tost(*welch(ours, theirs), margin, max(abs(ours.mean), abs(theirs.mean)))
 
 
-def _tost(difference: float, error: float, freedom: float, margin: float, size: float) -> Comparison:
-    """Both tests, from a difference of means of about `size`, its standard error and its degrees of freedom."""
-    rounding = 1e-12 * size
+def _tost(difference: float, error: float, dof: float, margin: float, magnitude: float) -> Comparison:
+    """Both tests, from a difference of means, its standard error and its degrees of freedom.
+
+    `magnitude` is that of the values, for the tolerance of rounding.
+    """
+    rounding = 1e-12 * magnitude
     if error <= rounding:
         same = abs(difference) <= margin
         return Comparison(
             difference, difference, difference, margin, float(not same), float(abs(difference) <= rounding)
         )
-    p_equivalent = max(_t_above((margin + sign * difference) / error, freedom) for sign in (1, -1))
-    p_different = 2 * _t_above(abs(difference) / error, freedom)
-    half = t_quantile(0.95, freedom) * error
+    p_equivalent = max(_t_above((margin + sign * difference) / error, dof) for sign in (1, -1))
+    p_different = 2 * _t_above(abs(difference) / error, dof)
+    half = t_quantile(0.95, dof) * error
     return Comparison(difference, difference - half, difference + half, margin, p_equivalent, p_different)
 
 
-def t_quantile(probability: float, freedom: float) -> float:
-    """The quantile of Student's t-distribution with `freedom` degrees of freedom."""
+def t_quantile(probability: float, dof: float) -> float:
+    """The quantile of Student's t-distribution with `dof` degrees of freedom."""
     from scipy import stats
 
-    return float(stats.t.ppf(probability, freedom))
+    return float(stats.t.ppf(probability, dof))
 
 
-def _t_above(value: float, freedom: float) -> float:
+def _t_above(value: float, dof: float) -> float:
     """The probability that a t-distributed number lies above `value`."""
     from scipy import stats
 
-    return float(stats.t.sf(value, freedom))
+    return float(stats.t.sf(value, dof))

@@ -14,13 +14,13 @@ PPO_ARGUMENTS = (
     *("learning_rate", "num_envs", "num_steps", "anneal_lr", "gamma", "gae_lambda", "num_minibatches"),
     *("update_epochs", "norm_adv", "clip_coef", "clip_vloss", "ent_coef", "vf_coef", "max_grad_norm", "target_kl"),
 )
-"""Arguments with the names of their keys in the group `ppo`."""
+"""Arguments of CleanRL's that have the same name in the group `ppo`."""
 RND_ARGUMENTS = ("int_coef", "ext_coef", "int_gamma", "update_proportion")
-"""Arguments with the names of their keys in the group `algorithm`."""
+"""Arguments of CleanRL's that have the same name in the group `algorithm`."""
 
 
 def arguments_of(script: Path, config: Config) -> list[str]:
-    """The arguments that `script` declares and `config` determines. Raises `ConfigError` if it declares none."""
+    """Words for the arguments of `script` that `config` determines. Raises `ConfigError` if it declares none."""
     text = script.read_text(encoding="utf-8")
     fields = re.search(r"^class Args:\n(.*?)^\S", text, re.MULTILINE | re.DOTALL)
     parsed = [name.replace("-", "_") for name in re.findall(r"parser\.add_argument\(\"--([\w-]+)\"", text)]
