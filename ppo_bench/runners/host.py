@@ -29,7 +29,7 @@ RolloutFunction = Callable[[Any, Any], tuple[Any, Any, Any]]
 """See `HostRunner._rollout`."""
 
 
-class Rollout(NamedTuple):
+class EnvRollout(NamedTuple):
     """The environments' part of a rollout. Observations, actions and values are in the learner's state."""
 
     flags: Tree
@@ -68,7 +68,7 @@ class Envs(Protocol[State]):
     def step(self, state: State, rollout: Any, t: int, actions: Any) -> tuple[State, Any]:
         """Step the environments, and write rewards and flags to row `t` of the rollout."""
 
-    def end_rollout(self, state: State, rollout: Any) -> tuple[State, Rollout]:
+    def end_rollout(self, state: State, rollout: Any) -> tuple[State, EnvRollout]:
         """State after a rollout, and its result."""
 
 
@@ -160,7 +160,7 @@ class HostRunner:
         }
         return HostState(state.seed, iteration, learner, envs), metrics, rollout.episodes
 
-    def _collect(self, state: HostState, iteration: int) -> tuple[Any, Any, Rollout]:
+    def _collect(self, state: HostState, iteration: int) -> tuple[Any, Any, EnvRollout]:
         """Run a rollout of `num_steps` steps and evaluate the values of its final observations.
 
         Returns the states of learner and environments, and the rollout's result.

@@ -16,7 +16,7 @@ from ppo_bench.mathematics.normalize import Moments
 from ppo_bench.runners.array_specs import STATE_NAMES, env_array_specs, normalization_array_specs
 from ppo_bench.runners.base import TrainingSpec
 from ppo_bench.runners.episodes import EpisodeTotals, accumulate_episodes
-from ppo_bench.runners.host import Rollout
+from ppo_bench.runners.host import EnvRollout
 
 
 class FastNumpy:
@@ -150,7 +150,7 @@ class HostEnvs:
                 rollout[f"info.{name}"] = np.full(rollout["rewards"].shape, np.nan)
             rollout[f"info.{name}"][t] = numbers
 
-    def end_rollout(self, state: Arrays, rollout: Arrays) -> tuple[Arrays, Rollout]:
+    def end_rollout(self, state: Arrays, rollout: Arrays) -> tuple[Arrays, EnvRollout]:
         """State after a rollout, and its result."""
         rewards, raw_rewards, value_mask = rollout["rewards"], rollout["raw_rewards"], ~rollout["done"][:-1]
         for values, limit in ((raw_rewards, FLOAT32_MAX), (rewards, self._max_reward)):
@@ -172,7 +172,7 @@ class HostEnvs:
             "policy_mask": rollout["policy_mask"][:-1] & value_mask,
             "episode_start": np.concatenate([rollout["episode_start"][None], ~value_mask[:-1]]),
         }
-        return state, Rollout(flags, episodes, 1.0 - float(np.mean(value_mask)))
+        return state, EnvRollout(flags, episodes, 1.0 - float(np.mean(value_mask)))
 
     def _observe(self, state: Arrays, raw: np.ndarray) -> np.ndarray:
         """Observations in the network's layout; with `norm_obs`, updates the statistics in `state` and normalises."""

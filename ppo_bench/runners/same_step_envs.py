@@ -20,7 +20,7 @@ from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.mathematics.normalize import AllReduceMoments
 from ppo_bench.runners.base import TrainingSpec
 from ppo_bench.runners.env_steps import STEP_FLAGS, after_step
-from ppo_bench.runners.host import Rollout
+from ppo_bench.runners.host import EnvRollout
 from ppo_bench.runners.torch import TorchLearner
 from ppo_bench.runners.torch_envs import Tensors, TorchEnvs, TorchEnvState, bounds_on
 
@@ -81,7 +81,7 @@ class SameStepEnvs(TorchEnvs):
         learner, _ = self._learner.act(learner, num_steps, self.policy_input(state))
         return learner, state, {**rollout, "bootstraps": torch.stack(bootstraps), "has_final": torch.tensor(has_final)}
 
-    def end_rollout(self, state: TorchEnvState, rollout: Tensors) -> tuple[TorchEnvState, Rollout]:
+    def end_rollout(self, state: TorchEnvState, rollout: Tensors) -> tuple[TorchEnvState, EnvRollout]:
         """See `Envs.end_rollout`. Raises `RunError` if a truncated episode has no final observation to bootstrap
         from."""
         state, result = super().end_rollout(state, rollout)

@@ -22,7 +22,7 @@ from ppo_bench.runners.base import TrainingSpec
 from ppo_bench.runners.cuda_graphs import Capturable, GraphedCallable
 from ppo_bench.runners.env_steps import STEP_FLAGS, after_step, observe
 from ppo_bench.runners.episodes import EpisodeTotals, accumulate_episodes, zero_totals
-from ppo_bench.runners.host import Rollout, RolloutFunction
+from ppo_bench.runners.host import EnvRollout, RolloutFunction
 from ppo_bench.runners.torch import TorchLearner
 
 Tensors = dict[str, Tensor]
@@ -143,7 +143,7 @@ class TorchEnvs:
         rollout["rewards"][t], rollout["flags"][t] = rewards, flags
         return TorchEnvState(after, arrays, state.totals), rollout
 
-    def end_rollout(self, state: TorchEnvState, rollout: Tensors) -> tuple[TorchEnvState, Rollout]:
+    def end_rollout(self, state: TorchEnvState, rollout: Tensors) -> tuple[TorchEnvState, EnvRollout]:
         """See `Envs.end_rollout`."""
         rewards, flags = rollout["rewards"], dict(zip(STEP_FLAGS, rollout["flags"].unbind(1), strict=True))
         # One copy to the host.
@@ -154,7 +154,7 @@ class TorchEnvs:
         state.totals, episodes = accumulate_episodes(state.totals, raw_rewards, over, value_mask)
         # A copy, since `rewards` can be a tensor of inference mode, which no gradient can be taken through.
         learnt_from = {"rewards": rewards[:, 0].clone(), **flags}
-        return state, Rollout(learnt_from, episodes, 1.0 - float(np.mean(value_mask)))
+        return state, EnvRollout(learnt_from, episodes, 1.0 - float(np.mean(value_mask)))
 
 
 class GraphedRollout:

@@ -43,9 +43,9 @@ def warnings(tasks: Sequence[ComparedTask], baseline: str) -> list[str]:
         ],
         # They have no return, and are mostly long ones.
         "returns leave out the episodes that restarts of the environments cut": [
-            f"{run.folder} ({run.cut_fraction:.0%} of its steps, {run.cut_episodes} episodes)"
+            f"{run.folder} ({run.lost_step_fraction:.0%} of its steps, {run.cut_episodes} episodes)"
             for run in finished
-            if (run.cut_fraction or 0) > LOST
+            if (run.lost_step_fraction or 0) > LOST
         ],
         "unfinished runs, which only the curves show": [_progress(run) for run in runs if not run.finished],
         "no episode ended in finished runs, which have no return": [

@@ -83,7 +83,7 @@ class Run:
         return int(self.setting["ppo.num_envs"] * self.setting["ppo.num_steps"])
 
     @property
-    def cut_fraction(self) -> float | None:
+    def lost_step_fraction(self) -> float | None:
         """Fraction of the steps that belong to episodes cut by restarts of the environments; None if not recorded."""
         own_steps = (self.global_step or 0) - (self.loaded_steps or 0)
         return None if self.cut_steps is None or not own_steps else self.cut_steps / own_steps

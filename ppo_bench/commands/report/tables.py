@@ -142,7 +142,7 @@ def _runs(runs: Sequence[Run]) -> Table:
         (
             *(run.folder, run.env, run.backend, run.framework, run.seed, "finished" if run.finished else "unfinished"),
             *(run.global_step, run.recent_return_mean, run.steady_sps, run.mean_sps, run.compile_seconds),
-            *(run.wall_seconds, run.resumes, run.cut_episodes, run.cut_fraction),
+            *(run.wall_seconds, run.resumes, run.cut_episodes, run.lost_step_fraction),
             *(run.measured.get(name) for name in measured),
             *(shown(tree.get(key, "")) for key in keys),
         )
