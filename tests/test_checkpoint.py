@@ -212,7 +212,8 @@ def test_what_was_being_written_when_the_machine_stopped_is_written_anew(tmp_pat
 
 
 def test_a_checkpoint_of_another_version_is_refused_and_left_where_it_is(tmp_path: Path) -> None:
-    path = saved(tmp_path, 1) / "iteration_00000001"
+    saved(tmp_path, 1)
+    path = saved(tmp_path, 2) / "iteration_00000002"
     change_state(path, schema_version=99)
     with pytest.raises(ConfigError, match="written by schema version 99, this is 1"):
         load_newest(tmp_path, pytest.fail)

@@ -42,7 +42,6 @@ METRICS = {
     "forward_loss": "the predictor's error",
     "intrinsic_reward": "mean intrinsic reward, before it is normalised",
     "intrinsic_return": "mean intrinsic return",
-    "seen_fraction": "share of all possible observations that have been seen, where they can be counted",
     "reconstruction_loss": "distance between images that were seen and those that the decoder makes",
 }
 """Meaning of each column of metrics.jsonl, by its name."""

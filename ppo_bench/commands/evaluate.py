@@ -93,6 +93,8 @@ def main(arguments: list[str]) -> int:
     if request.video:
         draw_off_screen()
     every = [_found(run, request) for run in runs]  # so that a wrong one is said before any is played
+    if len({each.file for each in every}) < len(every):
+        raise ConfigError("two of these would write the same file: evaluate them one after the other")
     means = [_evaluate(each, request) for each in every]
     if len(means) > 1 and len({each.config.task.name for each in every}) == 1:
         print(f"{len(means)} runs: {statistics.fmean(means):.2f} on average, std {statistics.stdev(means):.2f}")

@@ -18,6 +18,8 @@ def import_class(key: str, target: object, kind: type = object) -> Any:
         cls = getattr(importlib.import_module(module), name)
     except Exception as error:  # a user's module can raise anything
         raise ConfigError(f"{key} names no class that can be imported: {one_line(error)}") from error
-    if not (isinstance(cls, type) and issubclass(cls, kind)):
+    if not isinstance(cls, type):
+        raise ConfigError(f"{key}={target} is no class")
+    if not issubclass(cls, kind):
         raise ConfigError(f"{key}={target} is no {kind.__module__.partition('.')[0]}.{kind.__name__}")
     return cls

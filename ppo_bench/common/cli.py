@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 failed while running, 2 wrong configuration, 75 another ma
 from __future__ import annotations
 
 import argparse
+import codecs
 import io
 import os
 import select
@@ -69,7 +70,7 @@ def add_cwd_to_path() -> None:
 def exit_code(main: Callable[[list[str]], int], arguments: list[str]) -> int:
     """Run a command and return its exit code. Errors that a user cannot correct are raised with their traceback."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="surrogateescape")  # paths may have any bytes
+        sys.stdout.reconfigure(errors=_AS_FILE_NAMES)
     try:
         code = main(arguments)
         if sys.stdout:  # None if it was closed before the start
@@ -100,6 +101,19 @@ def exit_code(main: Callable[[list[str]], int], arguments: list[str]) -> int:
 def is_user_error(error: Exception) -> bool:
     """Whether `exit_code` prints the error as one line, because its message says what to change."""
     return isinstance(error, (*EXIT_CODES, OSError)) or _is_out_of_memory(error)
+
+
+def _encode_as_file_name(error: UnicodeError) -> tuple[bytes | str, int]:
+    """What stdout's encoding lacks, as the bytes of a file's name, so that a printed path can be used; else escaped."""
+    assert isinstance(error, UnicodeEncodeError)
+    try:
+        return os.fsencode(error.object[error.start : error.end]), error.end
+    except UnicodeEncodeError:
+        return codecs.backslashreplace_errors(error)
+
+
+_AS_FILE_NAMES = "ppo_bench.as_file_names"
+codecs.register_error(_AS_FILE_NAMES, _encode_as_file_name)
 
 
 def _is_stdout_closed() -> bool:

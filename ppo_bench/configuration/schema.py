@@ -7,6 +7,7 @@ whether it is part of a run's identity; see `ppo_bench.common.values`.
 
 from __future__ import annotations
 
+import math
 import pydoc
 import re
 from collections.abc import Mapping
@@ -47,12 +48,22 @@ def _is_inside(name: str) -> bool:
     return name.strip() != "" and not path.is_absolute() and not any(part.startswith(".") for part in path.parts)
 
 
+def _can_be_recorded(value: Any) -> bool:
+    """Whether the keys of every mapping in `value` are of one type, so that they can be sorted, and numbers finite."""
+    if isinstance(value, Mapping):
+        return len(set(map(type, value))) < 2 and all(map(_can_be_recorded, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(_can_be_recorded, value))
+    return not isinstance(value, float) or math.isfinite(value)
+
+
 SEED = within(lambda value: 0 <= value < 2**31, f"must lie between 0 and {2**31 - 1}")
 PRECISION = within(lambda value: value in PRECISIONS, f"choose one of {', '.join(PRECISIONS)}")
 DEVICE = within(lambda value: re.fullmatch(r"auto|cpu|cuda(:\d+)?", value), "choose auto, cpu, cuda or cuda:<i>")
 NOT_EMPTY = within(lambda value: value.strip() != "", "must not be empty")
 FOLDER = within(lambda value: value.strip() != "", "must name a folder")
 INSIDE = within(_is_inside, "must be a relative path without '..' or hidden folders, where no command finds runs")
+RECORDABLE = within(_can_be_recorded, "the keys of a mapping must be all names, or all numbers, and numbers finite")
 
 
 @dataclass
@@ -63,8 +74,8 @@ class EnvSchema:
     ids: dict[str, str] = field(metadata=NOT_HASHED)
     id: str | None = field(metadata=NOT_HASHED | NOT_EMPTY)
     atari: Any
-    kwargs: dict[str, Any] | None
-    wrappers: list[Any]
+    kwargs: dict[str, Any] | None = field(metadata=RECORDABLE)
+    wrappers: list[Any] = field(metadata=RECORDABLE)
     info: list[str] = field(metadata=NOT_HASHED)
     game: str | None = field(default=None, metadata=NOT_HASHED | NOT_EMPTY)
     mode: str | None = field(default=None, metadata=NOT_HASHED)

@@ -232,7 +232,7 @@ class Task:
     info: tuple[str, ...] = ()
     """Names of numeric `info` entries that are recorded with episodes; see `episode_info` of `VectorEnv`."""
     devices: int = 1
-    """Number of devices of one JAX program that step the environments, an equal part each."""
+    """Number of devices of the one JAX program that has the environments in it."""
 
     def with_one_env(self) -> Task:
         """A copy with a single environment, or with the rows of a single game."""

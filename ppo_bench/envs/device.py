@@ -118,4 +118,6 @@ def _own_dynamics(task: Task) -> Dynamics:
 
         return Gymnax(cls(), task.kwargs)
     dynamics: Dynamics = cls(**task.kwargs)
+    if missing := [name for name in ("reset", "step", "observe", "num_words") if not hasattr(dynamics, name)]:
+        raise ConfigError(f"env.id={task.id}: a Dynamics (docs/environments.md) has {', '.join(missing)} too")
     return dynamics

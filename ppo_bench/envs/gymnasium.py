@@ -211,7 +211,9 @@ class FloatInfo(gymnasium.Wrapper[Any, Any, Any, Any]):
         """See `gymnasium.Env.step`."""
         obs, reward, terminated, truncated, info = self.env.step(action)
         given = {name: np.asarray(info[name]) for name in self._names if name in info}
-        numbers = {name: float(value) for name, value in given.items() if not value.ndim and value.dtype.kind in "biuf"}
+        numbers = {
+            name: float(value.item()) for name, value in given.items() if value.size == 1 and value.dtype.kind in "biuf"
+        }
         return obs, reward, terminated, truncated, info | numbers
 
 

@@ -93,8 +93,13 @@ class Game(gymnasium.Env):
         }
         if self.masks_actions:
             masks = obs if self._masks_in_obs else infos
+            for agent, is_to_move in zip(self.agents, policy_mask, strict=True):
+                if is_to_move and MASK not in masks.get(agent, {}):
+                    raise RunError(f"{self._name}: infos[{agent!r}] has no {MASK!r}, and {agent} is to move")
             flags = [self._mask(agent, masks.get(agent, {})) for agent in self.agents]
             observed["action_mask"] = np.stack(flags) | ~policy_mask[:, None]
+        elif any(MASK in info for info in infos.values()):
+            raise RunError(f"{self._name}: infos have {MASK!r}, and those of reset have none: give it in both")
         own = [obs[agent]["observation"] if self._masks_in_obs else obs[agent] for agent in self.agents]
         if self._flattener:
             own = [self._flattener.flatten(part) for part in own]

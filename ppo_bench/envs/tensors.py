@@ -49,10 +49,13 @@ class TensorsBackend:
                     "that Python can import"
                 )
             env = TensorEnv(factory(num_envs=task.num_envs, **task.kwargs), task.id)
-        if env.num_envs != task.num_envs:
+        try:
+            if env.num_envs != task.num_envs:
+                raise ConfigError(f"env.id={task.id} makes {env.num_envs} environments for num_envs={task.num_envs}")
+            require_supported_spaces(task, env.observation_space, env.action_space)
+        except ConfigError:
             env.close()
-            raise ConfigError(f"env.id={task.id} makes {env.num_envs} environments for num_envs={task.num_envs}")
-        require_supported_spaces(task, env.observation_space, env.action_space)
+            raise
         return env
 
 

@@ -194,6 +194,8 @@ def load(path: Path) -> Checkpoint:
         if _sha256(_canonical(state["loop"])) != state["loop_sha256"]:
             raise CheckpointError("the checksum of the counters in state.json does not match")
         return Checkpoint(safetensors.numpy.load(data), dict(state["loop"]))
+    except ConfigError:
+        raise
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise CheckpointError(f"{type(error).__name__}: {error}") from error
 

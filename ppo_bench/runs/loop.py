@@ -7,7 +7,7 @@ import gc
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,7 @@ def run_iterations(
         stop = stack.enter_context(stop_requests())
         stack.enter_context(_explain_failures(stop, writers))
         for writer in writers:
-            stack.callback(writer.write)  # also if the loop ends by an exception
+            stack.push(functools.partial(_write_rows, writer))  # also if the loop ends by an exception
             writer.prune()  # a kill may have come before it
         show_speed = stack.enter_context(_progress_display(config, writers))
         while iteration < last:
@@ -114,6 +114,12 @@ def _explain_failures(stop: Sequence[int], writers: Sequence[RunWriter]) -> Iter
             kept = [describe_newest_checkpoint(writer.folder) for writer in writers]
             raise FailedRuns({k: f"{names[k]}{why}; {kept[k]}" for k, why in error.reasons.items()}) from error
         raise type(error)(f"{error}; {describe_newest_checkpoint(writers[0].folder)}") from error
+
+
+def _write_rows(writer: RunWriter, failure: type[BaseException] | None, *_: object) -> None:
+    """Write the waiting rows at the end of the loop; what has ended it comes before an error of the disk."""
+    with suppress(OSError) if failure else nullcontext():
+        writer.write()
 
 
 def _stop(arrays_by_run: Sequence[Arrays], writers: Sequence[RunWriter]) -> bool:

@@ -83,7 +83,7 @@ def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
     for part in ("variables", "versions", "hardware", "execution"):
         before = then.get(part, {})
         changed += [
-            f"{name}: {before[name]} -> {value}"
+            f"{name}: {before[name] or 'unset'} -> {value or 'unset'}"
             for name, value in now.get(part, {}).items()
             if before.get(name, value) != value
         ]

@@ -104,8 +104,11 @@ def _write(out: Path, html: str, found: Sequence[Table], database: Database, dra
     import duckdb
 
     try:
-        if out.exists():
-            shutil.rmtree(out)
+        for older in (out / name for name in WRITTEN):
+            if older.is_dir():
+                shutil.rmtree(older)
+            else:
+                older.unlink(missing_ok=True)
         (out / "tables").mkdir(parents=True)
         (out / "report.html").write_text(html, encoding="utf-8")
         for table in found:

@@ -14,7 +14,7 @@ from typing import Any, cast
 from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.common.progress import print_status
 
-MODES = ("online", "offline", "disabled", "shared")
+MODES = ("online", "offline", "disabled")
 FINISH_SECONDS = 30.0
 """Time that the end of a run waits for wandb to upload what is left, in seconds."""
 
