@@ -57,7 +57,7 @@ def trained(out: Path) -> str:
         resumes = [run["resumes"] for run in own if run["resumes"] is not None]
         known = f"{sum(resumes)}" if resumes else "not recorded"
         if 0 < len(resumes) < len(own):
-            known += f", in {len(resumes)} of the runs"
+            known += f" (recorded for {len(resumes)} runs)"
         cpus = sorted({f"{run['cpu']}, {run['cores']} core{'' if run['cores'] == 1 else 's'}" for run in own})
         steps = sum(run["steps"] for run in own) / 1e6
         # Seeds of one program (`num_seeds`) have the program's seconds, each of them.

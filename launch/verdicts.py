@@ -194,7 +194,7 @@ def summary(found: Sequence[Row]) -> str:
     counts = ", ".join(f"{count[verdict]} {verdict}" for verdict in DECIDED if count[verdict])
     wide = sum(row.endless > row.margin for row in of_row.values())
     return (
-        f"{len(judged)} of {len(of_row)} published rows have a verdict, for each backend and framework that trained "
-        f"them: {counts or 'none'}. For {wide} of the {len(of_row)} rows the published seeds spread so much that no "
-        "number of ours makes the interval as narrow as the margin."
+        f"{len(judged)} of {len(of_row)} published rows are trained. Their verdicts, one for each backend and "
+        f"framework that trained them: {counts or 'none'}. For {wide} of the {len(of_row)} rows the published seeds "
+        "spread so much that more seeds of ours cannot narrow the interval to the margin."
     )

@@ -88,7 +88,10 @@ def test_verdicts_of_runs_by_hand(docs: Path, tmp_path: Path) -> None:
     assert found["Hopper-v4", ""]["verdict"] == "not trained"
     page = (docs / "results.md").read_text()
     assert "| CartPole-v1, gymnasium | jax_xla, torch_eager | 6 | -186.54" in page
-    assert "2 of 36 published rows have a verdict, for each backend and framework that trained them: " in page
+    assert (
+        "2 of 36 published rows are trained. Their verdicts, one for each backend and framework that trained them: "
+        in page
+    )
     assert "2 equivalent, 1 different." in page
     # With endless seeds of ours the error is that of three published ones. The margin is 5% of 475 - 22.2.
     limits = float(same["endless"]), float(same["margin"])
