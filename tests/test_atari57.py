@@ -68,7 +68,7 @@ def test_a_game_by_its_id_is_the_run_of_its_short_name() -> None:
     ("words", "line"),
     [
         ("env=brekout", "unknown env/brekout; did you mean breakout, minatar_breakout?"),
-        ("env=atari env.game=Brekout", "EnvPool has no Atari game 'Brekout'; did you mean Breakout"),
+        ("env=atari env.game=Brekout", "EnvPool has no environment 'Brekout-v5'; did you mean Breakout-v5"),
         ("env=atari env.game=Brekout backend=gymnasium", "Did you mean: `BreakoutNoFrameskip`?"),
         ("env.game=Pong", "env.game=Pong: cartpole has no such choice"),
     ],

@@ -72,7 +72,7 @@ def test_it_opens_without_a_word_and_asks_for_nothing_but_itself(browser: Browse
         assert sections == [
             "summary", "learning", "training", "speed", "speedup", "returns", "equivalence", "all", "published", "runs",
         ]  # fmt: skip
-        assert page.locator(".chart").count() == 3 * 2 + 3 * 6 + 3 * 3 + 1 + 3 + 1 + 1 + 1
+        assert page.locator(".chart").count() == 3 * 2 + 3 * 6 + 3 * 3 + 1 + 3 + 1 + 1
         assert page.locator("img").count() == 0
         assert "<img src=" in page.locator(".warnings").inner_text()
         assert page.locator("#summary tbody tr").count() == 9
