@@ -78,7 +78,7 @@ WRONG = {
     # trackers
     "tracker=mlflow": "none tensorboard wandb",
     "tracker=wandb tracker.wandb.mod=offline": "did you mean mode?",
-    "tracker=wandb tracker.wandb.mode=off": "tracker.wandb.mode=off: choose online, offline, disabled or shared",
+    "tracker=wandb tracker.wandb.mode=off": "tracker.wandb.mode=off: choose online, offline or disabled",
     "tracker=wandb tracker.wandb.tags=one": "tracker.wandb.tags=one: ",
     "tracker=tensorboard +tracker.tensorboard.every=3": "unknown key tracker.tensorboard.every; choose from",
     # Hydra's own flags
