@@ -59,8 +59,8 @@ def test_a_run_that_goes_on_under_other_variables_of_a_library_says_so(tmp_path:
     assert "not what the run started with" not in same
     (folder / "result.json").unlink()
     said = trained(tmp_path, *words, XLA_FLAGS="--xla_cpu_enable_fast_math=true").stderr
-    assert "not what the run started with: XLA_FLAGS: None -> --xla_cpu_enable_fast_math=true" in said
-    assert "ATEN_CPU_CAPABILITY: default -> None" in said
+    assert "not what the run started with: XLA_FLAGS: none -> --xla_cpu_enable_fast_math=true" in said
+    assert "ATEN_CPU_CAPABILITY: default -> none" in said
 
 
 def test_the_packages_of_what_a_configuration_names_are_recorded() -> None:

@@ -83,13 +83,17 @@ def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
     for part in ("variables", "versions", "hardware", "execution"):
         before = then.get(part, {})
         changed += [
-            f"{name}: {before[name] or 'unset'} -> {value or 'unset'}"
+            f"{name}: {_shown(before[name])} -> {_shown(value)}"
             for name, value in now.get(part, {}).items()
             if before.get(name, value) != value
         ]
     if then.get("git_commit") != now["git_commit"]:
         changed.append(f"git_commit: {then.get('git_commit')} -> {now['git_commit']}")
     return changed
+
+
+def _shown(value: object) -> object:
+    return "none" if value is None else value
 
 
 def _packages_of(objects: Iterable[str]) -> list[str]:
