@@ -192,7 +192,7 @@ class Masked(Leaving):
         return *given, {agent: {"action_mask": np.ones(3, np.int8)} for agent in infos}
 
 
-def said(capfd: pytest.CaptureFixture[str], tmp_path: Path, *words: str, code: int = 2) -> str:
+def last_line(capfd: pytest.CaptureFixture[str], tmp_path: Path, *words: str, code: int = 2) -> str:
     """The last line of a training that ends with this exit code."""
     assert exit_code(main, [f"outputs={tmp_path}", "framework=torch_eager", *words]) == code
     out, err = capfd.readouterr()
@@ -218,7 +218,7 @@ def test_players_that_one_network_cannot_play_are_refused_by_name(
     pettingzoo.register("parallel", "test/game-v0", f"{__name__}:{entry}")
     try:
         words = ("backend=pettingzoo", "env.id=test/game-v0", "env.players=2")
-        assert said(capfd, tmp_path, *words, code=code).startswith(line)
+        assert last_line(capfd, tmp_path, *words, code=code).startswith(line)
     finally:
         del pettingzoo.parallel_registry["test/game-v0"]
 
@@ -243,4 +243,4 @@ def test_players_that_one_network_cannot_play_are_refused_by_name(
 def test_wrong_input_is_one_line(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], words: list[str], line: str
 ) -> None:
-    assert said(capfd, tmp_path, *words).startswith(line)
+    assert last_line(capfd, tmp_path, *words).startswith(line)

@@ -31,7 +31,7 @@ class FailedRuns(RunError):
         self.reasons = reasons
 
     def __reduce__(self) -> tuple[type[FailedRuns], tuple[Mapping[int, str]]]:
-        """Constructor and argument for pickle, by which it reaches other processes."""
+        """Constructor and argument for pickle: `torch.multiprocessing` sends errors to the parent process."""
         return FailedRuns, (self.reasons,)
 
 

@@ -81,7 +81,7 @@ class RowFlattener:
         """Space of the vectors."""
 
     def __reduce__(self) -> tuple[type[RowFlattener], tuple[Any]]:
-        """Constructor and argument for pickle, by which spaces reach other processes."""
+        """Constructor and argument for pickle: gymnasium sends spaces to its worker processes."""
         return RowFlattener, (self.space,)
 
     def flatten(self, obs: Any) -> Any:

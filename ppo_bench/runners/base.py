@@ -97,7 +97,7 @@ class TrainingSpec:
         """Raise `ConfigError` unless every shard contributes equally many samples to each minibatch."""
         samples, text = self.ppo.num_envs // self.ppo.shards, f"ppo.num_envs / ppo.shards={self.ppo.shards}"
         if self.network.learns_from_sequences:
-            text += ", of which this network learns as a whole"
+            text += " (this network learns from whole environments)"
         else:
             samples, text = samples * self.ppo.num_steps, f"ppo.num_steps x {text}"
         if samples % self.ppo.num_minibatches:

@@ -45,7 +45,7 @@ class Torch:
     """`framework=torch_eager`; see conf/framework/torch_eager.yaml for what the options mean."""
 
     library: ClassVar[str] = "torch"
-    """Its array library, by which it steps environments on the device; see `Backend.libraries`."""
+    """Its array library, which also steps environments on the device; see `Backend.libraries`."""
     process_per_device: ClassVar[bool] = True
     """Whether several devices need one process each, or those of a machine share one."""
     iterations_per_call: ClassVar[int] = 1

@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec as Spec
 from ppo_bench.mathematics.arrays import ArraySpec
 
 DEVICES = "devices"
-"""The mesh axis by which a program knows the devices that share it."""
+"""The mesh axis of the devices that share a program."""
 REPLICATED = Spec()
 """Spec of an array that is replicated on every device."""
 

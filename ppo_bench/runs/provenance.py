@@ -83,7 +83,7 @@ def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
     for part in ("variables", "versions", "hardware", "execution"):
         before = then.get(part, {})
         changed += [
-            f"{name}: {_shown(before[name])} -> {_shown(value)}"
+            f"{name}: {_none_if_unset(before[name])} -> {_none_if_unset(value)}"
             for name, value in now.get(part, {}).items()
             if before.get(name, value) != value
         ]
@@ -92,7 +92,7 @@ def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
     return changed
 
 
-def _shown(value: object) -> object:
+def _none_if_unset(value: object) -> object:
     return "none" if value is None else value
 
 
