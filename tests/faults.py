@@ -21,8 +21,8 @@ from tests.training import ENVIRONMENT, ROOT, learnt
 SHARDED = ["env=cartpole", "framework=torch_eager", "device=cpu", "ppo.shards=2", "total_timesteps=12288"]
 SHARDED += ["checkpoint.every_iterations=5"]
 TWO = [*SHARDED, "devices=2"]
-SECONDS = 30.0
-"""Within which a failure of any rank ends a run on two devices."""
+SECONDS = 120.0
+"""Longer than a failure of any rank takes to end a run on two devices; shorter than the timeout of a collective."""
 COMPOSING = threading.Lock()
 """Hydra composes one configuration at a time."""
 MEMORY_BYTES = 16 * 2**30

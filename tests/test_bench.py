@@ -41,7 +41,10 @@ def test_the_arithmetic_of_breakouts_network_is_counted_whoever_multiplies() -> 
 
 
 def test_time_that_environments_take_is_found_in_their_phase() -> None:
-    """16 steps of two environments in turn, each of at least 5 ms, by clocks that may differ by a hundredth."""
+    """16 steps of two environments in turn, each of at least 5 ms, by clocks that may differ by a hundredth.
+
+    The learning phase is a difference of two iterations, so that a busy machine can make it negative.
+    """
     slow = "env.wrappers=[{_target_:tests.wrappers.Slow}]"
     config = load(["framework=torch_eager", "backend=gymnasium", "ppo.num_envs=2", "ppo.num_steps=16", slow])
     with Program(phases, config) as program:
@@ -49,7 +52,6 @@ def test_time_that_environments_take_is_found_in_their_phase() -> None:
     least = 0.99 * 16 * 2 * STEP_SECONDS
     assert least < turn.environment < turn.iteration
     assert least < turn.environment_alone
-    assert turn.learning > 0
     assert turn.inference > 0
     parts = turn.environment + turn.inference + turn.acting + turn.learning + turn.rest
     assert parts == pytest.approx(turn.iteration)
@@ -94,7 +96,7 @@ def test_one_and_two_devices_are_measured_beside_each_other(tmp_path: Path, capf
     one, two = json.loads(path.read_text())["programs"]
     assert two["overrides"] == "devices=2"
     assert two["seconds"]["rest"] == two["seconds"]["iteration"]  # which is not divided
-    assert one["seconds"]["rest"] < one["seconds"]["iteration"]
+    assert one["seconds"]["environment"] > 0
 
 
 def test_the_throughput_workload_has_more_environments(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

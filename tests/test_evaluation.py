@@ -137,7 +137,7 @@ def test_stopped_in_an_evaluation_it_goes_on_as_if_nothing_had_been(
         wait_until(process, (tmp_path / "evaluating").exists)
         process.send_signal(signal.SIGINT)
         waits.unlink()
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=300)
     assert process.returncode == 130, said
     assert not (tmp_path / "played").exists()  # it stopped with the step, not with the episode
     assert "stopped after iteration 3" in said

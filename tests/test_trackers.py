@@ -238,5 +238,5 @@ def test_a_second_interruption_does_not_wait_for_trackers(started_by: list[str],
         run.send_signal(signal.SIGINT)
         wait_until(run, (folder / "finish").exists)  # until the tracker hangs in its end
         run.send_signal(signal.SIGINT)
-        _, error = run.communicate(timeout=60)
+        _, error = run.communicate(timeout=300)
     assert run.returncode == 130, error

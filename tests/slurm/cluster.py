@@ -109,7 +109,7 @@ class Node:
         """End its slurmd; jobs that run are left alone."""
         if self._daemon:
             self._daemon.terminate()
-            self._daemon.wait(timeout=30)
+            self._daemon.wait(timeout=HANG_SECONDS)
 
     def processes(self) -> list[int]:
         """Ids of the processes of jobs on this node, those of SLURM that started them among them."""
@@ -131,7 +131,7 @@ class Node:
         """Kill everything on it at once, as a power failure would."""
         assert self._daemon
         self._daemon.kill()
-        self._daemon.wait(timeout=30)
+        self._daemon.wait(timeout=HANG_SECONDS)
         for process in self.processes():
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
@@ -198,7 +198,7 @@ def _daemon(stack: ExitStack, folder: Path, command: list[str]) -> None:
 
     def end() -> None:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=HANG_SECONDS)
 
     stack.callback(end)
 
