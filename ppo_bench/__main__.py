@@ -31,15 +31,18 @@ _STARTED_AT = time.perf_counter()
 
 
 def main(arguments: list[str]) -> int:
-    """Train, or do what else Hydra is asked for, and return the exit code."""
+    """Train, or do what else Hydra is asked for, and return the exit code.
+
+    Hydra's parser takes no overrides on both sides of an option, so that words are added where the others are.
+    """
     rank_info = read_rank_info()
     if {"-m", "--multirun"} & set(arguments):
         if rank_info:
             raise ConfigError("-m starts the processes of each run itself: leave out torchrun")
-        # Hydra's parser takes no overrides on both sides of an option.
         arguments = ["-m", *(word for word in arguments if word not in ("-m", "--multirun"))]
-    elif rank_info and rank_info.rank > 0:
-        arguments = [*arguments, "hydra.output_subdir=null"]  # rank 0 alone writes
+    elif rank_info and rank_info.rank > 0:  # rank 0 alone writes
+        first = next((k for k, word in enumerate(arguments) if "=" in word and word[0] != "-"), len(arguments))
+        arguments = [*arguments[:first], "hydra.output_subdir=null", *arguments[first:]]
     return application(arguments)
 
 
@@ -89,10 +92,7 @@ def application(arguments: Sequence[str], program: str = "ppo_bench") -> int:
 
 def _train(composed: DictConfig, folders: list[Path]) -> int:
     """Train the run or the runs of a configuration, print their `folders`, and put them into this list."""
-    from ppo_bench.runs.distributed import require_world_size
-
     config = job_config(composed)
-    require_world_size(config)
     for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):  # until the training handles them itself
         signal.signal(number, signal.default_int_handler)
     from ppo_bench.runs.train import train

@@ -111,6 +111,10 @@ def test_seeds_in_one_program_have_learning_rates_of_their_own() -> None:
             [*ADAPTIVE, "ppo.learning_rate=0.1"],
             "ppo.learning_rate=0.1: with ppo.adaptive_kl it must lie between",
         ),
+        (
+            [*ADAPTIVE, "framework=jax_xla", "backend=device", "grid={ppo.learning_rate:[1e-4,0.1]}"],
+            "ppo.learning_rate=0.1: with ppo.adaptive_kl it must lie between",
+        ),
         ([*ADAPTIVE, "ppo.adaptive_kl=0"], "ppo.adaptive_kl=0.0: must be above 0"),
     ],
 )

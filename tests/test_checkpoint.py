@@ -111,6 +111,12 @@ def test_arrays_and_counters_come_back_as_they_were(tmp_path: Path) -> None:
         assert_array_equal(checkpoint.arrays[name], array, strict=True, err_msg=name)
 
 
+def test_a_run_that_begins_from_a_checkpoint_begins_with_its_own_learning_rate() -> None:
+    names = ("params.actor", "adam.step", "statistics.learning_rate_factor")
+    arrays = Checkpoint({name: np.array(0.25) for name in names}, {"iteration": 3}).as_untrained().arrays
+    assert [float(arrays[name]) for name in names] == [0.25, 0.0, 1.0]
+
+
 def test_without_checkpoints_there_is_nothing_to_load(tmp_path: Path) -> None:
     assert load_newest(tmp_path, pytest.fail) is None
     assert load_newest(tmp_path / "missing", pytest.fail) is None

@@ -14,6 +14,7 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
+import ppo_bench
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics import noise, normalize, ppo
@@ -32,6 +33,13 @@ OPS = TorchOps(torch.float64, torch.float64)
 def update_functions(*overrides: str, devices: int = 1, num_envs: int = 8) -> UpdateFunctions:
     words = [f"devices={devices}", "ppo.num_steps=4", "ppo.num_minibatches=2", *overrides]
     return make_update_functions(problem_for(RandomScenes(num_envs, False, False), 10, words), OPS)
+
+
+def test_from_python_too_as_many_processes_as_devices_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"RANK": 0, "WORLD_SIZE": 4, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": 29_500}.items():
+        monkeypatch.setenv(name, str(value))
+    with pytest.raises(ConfigError, match="4 processes were started, and devices=2"):
+        ppo_bench.train(["devices=2", "ppo.shards=4"])
 
 
 def drawn(update_functions: UpdateFunctions, first_row: int = 0) -> np.ndarray:

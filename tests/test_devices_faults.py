@@ -186,13 +186,24 @@ def test_a_signal_to_any_process_stops_all_after_the_iteration(
 
 
 def test_torchrun_starts_the_ranks_too(whole: Any, tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
     run = [*TWO, f"outputs={tmp_path}"]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "-m", "ppo_bench"]
     for _ in range(2):
         ended = subprocess.run(
-            [*torchrun, *run], check=False, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=300
+            [*torchrun, *run, "--config-dir", str(tmp_path / "conf")],
+            check=False,
+            cwd=ROOT,
+            env=ENVIRONMENT,
+            capture_output=True,
+            text=True,
+            timeout=300,
         )
         assert ended.returncode == 0, ended.stderr
         assert ended.stdout.strip() == str(folder_of(run))
         assert learnt(folder_of(run)) == whole
     assert f"{folder_of(run)} is done" in ended.stderr  # the second time
+    short = [*run, "total_timesteps=512"]
+    again = [*torchrun, *short, "rerun=true"]
+    ended = subprocess.run(again, check=True, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True)
+    assert ended.stdout.strip() == f"{folder_of(short)}-rerun2"

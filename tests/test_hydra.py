@@ -99,6 +99,10 @@ def test_another_folder_is_that_of_hydra_run_dir(capsys: pytest.CaptureFixture[s
             capsys.readouterr().err, f"hydra.run.dir={here}/mine: another run is there; choose another folder"
         )
     assert printed(capsys, *RUN, "hydra.run.dir=mine") == f"{here}/mine\n"
+    (here / "theirs").mkdir()
+    (here / "theirs" / "run.json").write_text("{}")
+    assert exit_code(main, [*RUN, "hydra.run.dir=theirs"]) == 2
+    assert_one_line(capsys.readouterr().err, "theirs: another run is there")
     several = ["num_seeds=2", "framework=jax_xla", "backend=device", "hydra.run.dir=mine"]
     assert exit_code(main, [*several, "total_timesteps=1024"]) == 2
     assert_one_line(capsys.readouterr().err, "num_seeds and grid train several runs")

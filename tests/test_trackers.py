@@ -173,6 +173,11 @@ def test_a_tracker_that_raises_costs_a_warning_and_is_left_alone(
     moments = ("open", "log", "finish")
     assert [name for name in moments if (folder / name).exists()] == list(moments[: moments.index(moment) + 1])
     assert [event.step for event in events(folder).Scalars("charts/SPS")] == [512, 1024]  # the other goes on
+    (folder / "open").unlink()
+    assert exit_code(main, [*run, *troubled]) == 0
+    assert (folder / "open").exists() == (
+        moment == "open"
+    )  # if it has been opened, the finished run is not logged again
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Conversion of configurations to dictionaries and lists, their digests, and safe file names."""
+"""Metadata of configuration fields, and digests, quoted words and file names of configurations."""
 
 from __future__ import annotations
 

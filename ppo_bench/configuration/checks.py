@@ -40,7 +40,8 @@ def check_values(config: Config) -> None:
             f"ppo.final_ent_coef={ppo.final_ent_coef} is reached after ppo.anneal_timesteps: say how many, "
             f"for instance {root.total_timesteps}"
         )
-    _check_adaptive_kl(ppo)
+    for learning_rate in config.grid.get("ppo.learning_rate", [ppo.learning_rate]):
+        _check_adaptive_kl(ppo, learning_rate)
     if root.total_timesteps < ppo.batch_size:
         raise ConfigError(
             f"total_timesteps={root.total_timesteps} is less than one iteration of ppo.num_envs x ppo.num_steps = "
@@ -55,15 +56,15 @@ def check_values(config: Config) -> None:
             raise ConfigError(f"{what} = {count}: noise takes numbers below {2**31}")
 
 
-def _check_adaptive_kl(ppo: Hyperparameters) -> None:
+def _check_adaptive_kl(ppo: Hyperparameters, learning_rate: float) -> None:
     """Raise `ConfigError` for a learning rate that is both adapted and annealed, or begins outside of its bounds."""
     if ppo.adaptive_kl is None:
         return
     if ppo.anneal_lr:
         raise ConfigError(f"ppo.adaptive_kl={ppo.adaptive_kl} adapts the learning rate: add ppo.anneal_lr=false")
-    if not ppo.min_learning_rate <= ppo.learning_rate <= ppo.max_learning_rate:
+    if not ppo.min_learning_rate <= learning_rate <= ppo.max_learning_rate:
         raise ConfigError(
-            f"ppo.learning_rate={ppo.learning_rate}: with ppo.adaptive_kl it must lie between "
+            f"ppo.learning_rate={learning_rate}: with ppo.adaptive_kl it must lie between "
             f"ppo.min_learning_rate={ppo.min_learning_rate} and ppo.max_learning_rate={ppo.max_learning_rate}"
         )
 

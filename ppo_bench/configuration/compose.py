@@ -74,7 +74,9 @@ def config_error(error: BaseException, words: Sequence[str] = ()) -> ConfigError
         name, first_line = error.missing_cfg_file or "", str(error).splitlines()[0]
         return ConfigError(_unknown(name, name.rpartition("/")[2], error.options) if error.options else first_line)
     if isinstance(error, OSError) and not isinstance(error, HydraException):
-        return ConfigError(f"cannot write to {error.filename}: {error.strerror}; choose another folder by outputs=")
+        is_config = str(error.filename).endswith(".yaml")
+        action, advice = ("read", "") if is_config else ("write to", "; choose another folder by outputs=")
+        return ConfigError(f"cannot {action} {error.filename}: {error.strerror}{advice}")
     inner = next((each for each in chain if isinstance(each, OmegaConfBaseException)), None)
     if inner is None:
         where = f"; in {' '.join(words)}" if words and not isinstance(error, HydraException) else ""

@@ -33,7 +33,7 @@ from ppo_bench.configuration.compose import (
 )
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.identity import trained
-from ppo_bench.configuration.schema import METHODS, RootSchema, schemas_of
+from ppo_bench.configuration.schema import MEMBERS, RootSchema, schemas_of
 
 RETIRED = ("opponents", "rating")
 """Root keys of older runs that say nothing of how their policies act."""
@@ -59,7 +59,7 @@ def composed_config(job: DictConfig, hydra: Any) -> Config:
         keys = ", ".join(swept)
         raise ConfigError(f"this experiment is a sweep over {keys}: run it by -m, or give them one value each")
     found: Any = search_path(list(hydra.overrides.hydra))
-    if folder := config_dir(hydra):
+    if folder := source_path(hydra, "command-line"):
         found = [f"hydra.searchpath=[{quote(f'file://{folder}')}]"]
     cls: Any = OmegaConf.get_type(job)
     config = _checked(values_of(job), cls, (*found, *overrides))
@@ -98,15 +98,17 @@ def job_config(job: DictConfig) -> Config:
     run = Path(folder)
     if (run / "run.json").exists():
         there = read_json(run / "run.json")
-        mine = {"identity": jsonable(config.identity), "seed": config.root.seed}
-        if mine != {"identity": there.get("identity"), "seed": there["config"]["seed"]}:
+        recorded: Any = there.get("config")
+        seed = recorded.get("seed") if isinstance(recorded, dict) else None
+        if (there.get("identity"), seed) != (jsonable(config.identity), config.root.seed):
             raise ConfigError(f"hydra.run.dir={folder}: another run is there; choose another folder")
     return replace(config, run_dir=run)
 
 
-def config_dir(hydra: Any) -> str | None:
-    """The absolute path of `--config-dir`; None without."""
-    return next((one.path for one in hydra.runtime.config_sources if one.provider == "command-line"), None)
+def source_path(hydra: Any, provider: str) -> str | None:
+    """The absolute path of a source of YAML files: of `provider` "command-line", which is `--config-dir`, or of "main",
+    which is `--config-path` or conf/. None if there is no such source."""
+    return next((one.path for one in hydra.runtime.config_sources if one.provider == provider), None)
 
 
 def recorded_config(recorded: Mapping[str, Any], changes: Mapping[str, Any]) -> Config:
@@ -120,7 +122,7 @@ def recorded_config(recorded: Mapping[str, Any], changes: Mapping[str, Any]) -> 
     own |= _by_todays_names(own)
     values = values_of(compose_root("config", []))
     for key, value in own.items():
-        has_newer_keys = isinstance(value, Mapping) and key not in METHODS
+        has_newer_keys = isinstance(value, Mapping) and key not in MEMBERS
         values[key] = {**(values.get(key) or {}), **value} if has_newer_keys else value
     return _checked(values, RootSchema)
 
@@ -162,7 +164,7 @@ def _checked(values: Mapping[str, Any], cls: type, overrides: tuple[str, ...] = 
         root.ppo, root.tuning = OmegaConf.to_object(typed.ppo), OmegaConf.to_object(typed.tuning)
         root.env.atari = typed.env.atari and OmegaConf.to_object(typed.env.atari)
         trackers = {name: _choice(f"tracker.{name}", node) for name, node in typed.tracker.items()}
-        made = {key: _choice(key, typed[key]) for key in METHODS if key != "tracker"}
+        made = {key: _choice(key, typed[key]) for key in MEMBERS if key != "tracker"}
     except (HydraException, OmegaConfBaseException) as error:
         raise config_error(error) from error
     resolved: Any = OmegaConf.to_container(typed)
@@ -177,9 +179,9 @@ def _choice(key: str, node: Any) -> Any:
     """The instance of the choice at a key, such as `network` or `tracker.wandb`. Raises `ConfigError`."""
     group = key.partition(".")[0]
     made: Any = instantiate(node, _convert_="object") if isinstance(node, DictConfig) else None
-    if not hasattr(made, METHODS[group]):
-        raise ConfigError(
-            f"{key}={node} is not a choice of the group {group}, whose class has a method `{METHODS[group]}`; "
-            "docs/architecture.md, Growing"
-        )
+    for member in MEMBERS[group]:
+        if not hasattr(made, member):
+            raise ConfigError(
+                f"{key}={node} is not a choice of the group {group}: it has no `{member}`; see docs/architecture.md"
+            )
     return made

@@ -39,8 +39,14 @@ CHOICES = (
     *("ppo_bench.runs.trackers.tensorboard.Tensorboard", "ppo_bench.runs.trackers.wandb.Wandb"),
 )
 """Classes of the choices of groups, whose schemas are in the ConfigStore."""
-METHODS = {"framework": "runner", "backend": "make", "network": "build", "algorithm": "loss", "tracker": "open"}
-"""Method that each choice of a group has to have, by group."""
+MEMBERS = {
+    "framework": ("runner",),
+    "backend": ("name", "in_graph", "vmappable", "libraries", "require", "make"),
+    "network": ("build",),
+    "algorithm": ("loss",),
+    "tracker": ("require", "open"),
+}
+"""Attributes and methods that each choice of a group has to have, by group."""
 
 
 def _is_inside(name: str) -> bool:
@@ -147,7 +153,7 @@ def schemas_of(values: Mapping[str, Any]) -> DictConfig:
         if not isinstance(atari, Mapping):
             raise ConfigError(f"env.atari={atari}: it has keys with values, as in conf/env/atari.yaml")
         OmegaConf.update(schemas, "env.atari", OmegaConf.structured(Atari))
-    nodes = {group: values[group] for group in METHODS if group != "tracker"}
+    nodes = {group: values[group] for group in MEMBERS if group != "tracker"}
     for key, node in (nodes | {f"tracker.{name}": node for name, node in values["tracker"].items()}).items():
         with suppress(Exception):  # `instantiate` will say what is wrong
             OmegaConf.update(schemas, key, choice_schema(pydoc.locate(node["_target_"])))

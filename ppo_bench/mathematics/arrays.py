@@ -66,7 +66,10 @@ class ArraySpec(NamedTuple):
         """This array from a checkpoint's `arrays`, cast to `dtype`. Raises `ConfigError` if it is missing or has
         another shape."""
         if self.name not in arrays:
-            raise ConfigError(f"the checkpoint has no {self.name}: it is of another algorithm")
+            raise ConfigError(
+                f"the checkpoint has no {self.name}: use the algorithm, and settings such as ppo.adaptive_kl, that it "
+                "was trained with"
+            )
         array = arrays[self.name]
         if array.shape != self.shape:
             whose = "network" if self.role in (ArrayRole.PARAMETER, ArrayRole.FROZEN) else "algorithm and env.observe"

@@ -24,6 +24,7 @@ import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError
 
+from ppo_bench.algorithms.base import LEARNING_RATE_FACTOR
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import SCHEMA_VERSION, sync_folder, write_json, write_safely
 from ppo_bench.mathematics.arrays import Arrays
@@ -39,9 +40,12 @@ class Checkpoint(NamedTuple):
     loop: dict[str, Any]
 
     def as_untrained(self) -> Checkpoint:
-        """The same parameters and statistics in a run that has not started: no iterations, and no moments of Adam."""
+        """The same parameters and statistics in a run that has not started: no iterations, no moments of Adam, and the
+        learning rate of the configuration."""
         begun = {name for name in self.arrays if name == "iteration" or name.startswith("adam.")}
         arrays = {name: np.zeros_like(array) if name in begun else array for name, array in self.arrays.items()}
+        factor = f"statistics.{LEARNING_RATE_FACTOR}"
+        arrays |= {factor: np.ones_like(arrays[factor])} if factor in arrays else {}
         return Checkpoint(arrays, self.loop | {"iteration": 0, "global_step": 0})
 
 

@@ -34,11 +34,7 @@ def policy(
     dtype, layers = getattr(torch, arithmetic.parameters), getattr(torch, arithmetic.layers)
     own = load_arrays(policy_array_specs(network, arithmetic), arrays)
     params = {name.removeprefix("params."): torch.tensor(array, device=picked) for name, array in own.items()}
-    ops = TorchOps(dtype, layers)
-    ops.function(network.module)  # before it is compiled
-    forward: Callable[..., NetworkOutputs] = functools.partial(network.step, ops, params)
-    if picked.type == "cuda" and (compiled := compiler()):  # as in training
-        forward = compiled(forward)
+    forward = _forward(network, dtype, layers, compiler if picked.type == "cuda" else None)  # compiled as in training
 
     def on_device(array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array).to(picked)
@@ -54,10 +50,22 @@ def policy(
                     {name: on_device(array) for name, array in carry.items()},
                     on_device(episode_start).to(dtype),
                 )
-            policy_outputs, values, after = forward(on_device(obs), *carry_inputs)
+            policy_outputs, values, after = forward(params, on_device(obs), *carry_inputs)
             on_host = {name: array.cpu().numpy() for name, array in after.items()}
             return NetworkOutputs(tuple(part.cpu().numpy() for part in policy_outputs), values.cpu().numpy(), on_host)
         finally:
             set_threads(before)
 
     return act
+
+
+@functools.lru_cache(maxsize=8)
+def _forward(
+    network: NetworkSpec, dtype: torch.dtype, layers: torch.dtype, compiler: Callable[[], Compiler | None] | None
+) -> Callable[..., NetworkOutputs]:
+    """Forward function with the parameters as arguments, cached: all evaluations of a run share what is compiled."""
+    ops = TorchOps(dtype, layers)
+    ops.function(network.module)  # before it is compiled
+    forward: Callable[..., NetworkOutputs] = functools.partial(network.step, ops)
+    compiled = compiler() if compiler else None
+    return compiled(forward) if compiled else forward

@@ -94,7 +94,9 @@ class DistributedRunner:
 
     def restore(self, arrays: Arrays, restore_envs: bool = False) -> Any:
         """See `Runner.restore`."""
-        return self._local_runner.restore(slice_shard(self._array_specs, arrays, self.spec.shard), restore_envs)
+        own = slice_shard(self._array_specs, arrays, self.spec.shard)
+        with detect_lost_rank():  # the ranks combine the moments of their first observations
+            return self._local_runner.restore(own, restore_envs)
 
     def episode_lengths(self, state: Any) -> np.ndarray:
         """See `Runner.episode_lengths`."""
@@ -102,7 +104,8 @@ class DistributedRunner:
 
     def restart_envs(self, state: Any, iteration: int) -> Any:
         """See `Runner.restart_envs`."""
-        return self._local_runner.restart_envs(state, iteration)
+        with detect_lost_rank():
+            return self._local_runner.restart_envs(state, iteration)
 
     def close(self) -> None:
         """See `Runner.close`."""

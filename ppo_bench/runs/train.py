@@ -22,7 +22,7 @@ from ppo_bench.runners.base import ProcessGroup, Runner
 from ppo_bench.runners.seeds import OneSeed
 from ppo_bench.runs.advice import advice
 from ppo_bench.runs.callbacks import Callbacks, Listener
-from ppo_bench.runs.distributed import DistributedRunner, all_gather_object
+from ppo_bench.runs.distributed import DistributedRunner, all_gather_object, require_world_size
 from ppo_bench.runs.loop import describe_newest_checkpoint, run_iterations
 from ppo_bench.runs.provenance import provenance
 from ppo_bench.runs.results import ERROR_FILE, error_of, lock_run_folder
@@ -54,13 +54,14 @@ def train(config: Config, started_at: float, on_iteration: Listener | None = Non
     """Train every run to the end, from its newest checkpoint if there is one; returns the runs' folders.
 
     `started_at` is the `time.perf_counter()` of the program's start. What `on_iteration` raises ends the training.
-    Raises `RunError` at the end if some runs have failed, and `RunInterrupted` on the signals of
-    `ppo_bench/common/stopping.py`.
+    Raises `ConfigError` if a launcher has started another number of processes than `config` asks for, `RunError` at the
+    end if some runs have failed, and `RunInterrupted` on the signals of `ppo_bench/common/stopping.py`.
     """
+    require_world_size(config)
     runs = [SeedRun(*each) for each in zip(config.of_each_run(), config.folders, strict=True)]
     if config.processes > 1 and read_rank_info():
         _train_runs(config, runs, started_at, on_iteration)
-        return config.folders if config.rank == 0 else []
+        return [run.folder for run in runs] if config.rank == 0 else []
     if config.processes > 1 and on_iteration:
         raise ConfigError(
             f"on_iteration: with devices={config.root.devices} the training runs in processes of its own; start the "

@@ -19,7 +19,7 @@ from ppo_bench.common.errors import ConfigError, one_line
 from ppo_bench.common.files import are_complete, first_unfinished, write_json
 from ppo_bench.common.progress import print_status
 from ppo_bench.configuration.config import Config
-from ppo_bench.configuration.load import config_dir, job_config
+from ppo_bench.configuration.load import job_config, source_path
 from ppo_bench.runs.results import final_return, is_in_use
 from ppo_bench.sweeps.child import train_in_process
 from ppo_bench.sweeps.slurm.commands import requeue
@@ -89,8 +89,9 @@ def _run_process(overrides: Sequence[str]) -> str | None:
     given: Any = OmegaConf.to_container(hydra.overrides.hydra)
     own = [word for word in given if word.lstrip("+~").startswith(FORWARDED)]
     stop_requests: list[int] = []
-    folder = config_dir(hydra)
-    options = ["--config-name", hydra.job.config_name, *(["--config-dir", folder] if folder else [])]
+    main, folder = (source_path(hydra, provider) for provider in ("main", "command-line"))
+    options = ["--config-name", hydra.job.config_name, *(["--config-path", main] if main else [])]
+    options += ["--config-dir", folder] if folder else []
     failure = train_in_process([*options, *own, *overrides], stop_requests, os.environ | {"HYDRA_FULL_ERROR": "0"})
     if stop_requests and os.environ.get("SUBMITIT_EXECUTOR") == "slurm":
         requeue()

@@ -16,7 +16,7 @@ class Tuning:
     sleep_idle_threads: bool = added_field(True)
     """See `idle_threads.py`."""
     follow_caller: bool = added_field(True)
-    """See `follow.py`."""
+    """See `thread_affinity.py`."""
     convolve_by_products: bool = added_field(True)
     """See `jax_convolutions.py`."""
 
