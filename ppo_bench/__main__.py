@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import time
@@ -20,6 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError, RunError, RunInterrupted, one_line
+from ppo_bench.common.files import remove_unstarted
 from ppo_bench.common.paths import CONF
 from ppo_bench.common.rank_info import read_rank_info
 from ppo_bench.configuration.compose import config_error
@@ -27,23 +29,21 @@ from ppo_bench.configuration.load import job_config
 from ppo_bench.runs.results import final_return
 from ppo_bench.sweeps.job import run_job
 
+MULTIRUN = {"-m", "--multirun"}
+OVERRIDE = re.compile(r"(~|\+{1,2})?[A-Za-z_][^=]*=|~")
 _STARTED_AT = time.perf_counter()
 
 
 def main(arguments: list[str]) -> int:
-    """Train, or do what else Hydra is asked for, and return the exit code.
-
-    Hydra's parser takes no overrides on both sides of an option, so that words are added where the others are.
-    """
+    """Train, or do what else Hydra is asked for, and return the exit code."""
     rank_info = read_rank_info()
-    if {"-m", "--multirun"} & set(arguments):
-        if rank_info:
-            raise ConfigError("-m starts the processes of each run itself: leave out torchrun")
-        arguments = ["-m", *(word for word in arguments if word not in ("-m", "--multirun"))]
-    elif rank_info and rank_info.rank > 0:  # rank 0 alone writes
-        first = next((k for k, word in enumerate(arguments) if "=" in word and word[0] != "-"), len(arguments))
-        arguments = [*arguments[:first], "hydra.output_subdir=null", *arguments[first:]]
-    return application(arguments)
+    overrides = [word for word in arguments if OVERRIDE.match(word)]
+    options = [word for word in arguments if not OVERRIDE.match(word)]
+    if MULTIRUN & set(options) and rank_info:
+        raise ConfigError("-m starts the processes of each run itself: leave out torchrun")
+    if rank_info and rank_info.rank > 0:
+        overrides.append("hydra.output_subdir=null")  # rank 0 alone writes
+    return application([*options, *overrides])  # Hydra's parser takes no overrides on both sides of an option
 
 
 def application(arguments: Sequence[str], program: str = "ppo_bench") -> int:
@@ -62,6 +62,7 @@ def application(arguments: Sequence[str], program: str = "ppo_bench") -> int:
         codes[0] = exit_code(lambda _: _train(composed, folders), [])
         return final_return(folders)
 
+    multirun = bool(MULTIRUN & set(arguments))
     before, shows_all = sys.argv, os.environ.get("HYDRA_FULL_ERROR", "0")
     sys.argv, os.environ["HYDRA_FULL_ERROR"] = [program, *arguments], "1"  # Hydra raises its errors, and does not exit
     try:
@@ -69,9 +70,9 @@ def application(arguments: Sequence[str], program: str = "ppo_bench") -> int:
     except SystemExit as end:  # of the parser of the command line, or of the callback of a multirun
         if isinstance(end.code, Exception):
             raise end.code from end
-        return int(end.code or 0)
+        return 2 if end.code and not multirun else int(end.code or 0)
     except KeyboardInterrupt as error:
-        if "-m" not in arguments:
+        if not multirun:
             raise
         raise RunInterrupted("the sweep stopped; the same command goes on with what is missing") from error
     except Exception as error:  # Hydra passes on any error of its parser and its YAML files
@@ -79,7 +80,7 @@ def application(arguments: Sequence[str], program: str = "ppo_bench") -> int:
             raise
         if shows_all == "1":
             traceback.print_exc()
-        if "-m" in arguments and not isinstance(error, (HydraException, OmegaConfBaseException, OSError, ValueError)):
+        if multirun and not isinstance(error, (HydraException, OmegaConfBaseException, OSError, ValueError)):
             from ppo_bench.sweeps.slurm.commands import refusal
 
             failure = RunError(f"the launcher failed: {type(error).__name__}: {one_line(error)}")
@@ -97,7 +98,12 @@ def _train(composed: DictConfig, folders: list[Path]) -> int:
         signal.signal(number, signal.default_int_handler)
     from ppo_bench.runs.train import train
 
-    folders += train(config, _STARTED_AT)
+    try:
+        folders += train(config, _STARTED_AT)
+    except ConfigError:
+        if config.rank == 0:
+            remove_unstarted(Path(HydraConfig.get().runtime.output_dir), 3 if config.run_dir is None else 0)
+        raise
     for folder in folders:
         print(folder)
     return 0

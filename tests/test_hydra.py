@@ -88,6 +88,35 @@ def test_a_run_has_its_configuration_in_its_folder(capsys: pytest.CaptureFixture
     assert [path for path in here.iterdir() if path.name != "outputs"] == []
 
 
+def test_options_may_stand_between_overrides(capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed(capsys, "seed=7", "--cfg", "job", "-p", "seed", "ppo.gamma=0.9") == "7\n"
+    assert exit_code(main, ["--cfg", "job", "-p", "nothing"]) == 2
+    assert capsys.readouterr().err == "package 'nothing' not found in config\n"
+
+
+def test_a_run_that_is_refused_as_it_is_built_leaves_no_folder(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    assert exit_code(main, [*RUN, "device=cuda:99"]) == 2
+    assert_one_line(capsys.readouterr().err, "device=cuda:99")
+    assert [path for path in here.rglob("*") if path.name != "outputs"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["learning_rate=1e-3"], "unknown key learning_rate; did you mean ppo.learning_rate?"),
+        (["--config-dir", ".", "experiment=mine"], "a file of the group experiment begins with the line # @package"),
+        (["env=LunarLander-v3"], "for an id of the backend: env.id=LunarLander-v3"),
+    ],
+)
+def test_what_hydra_refuses_says_what_to_change(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str], here: Path
+) -> None:
+    (here / "experiment").mkdir()
+    (here / "experiment" / "mine.yaml").write_text("seed: 2\n")
+    assert exit_code(main, words) == 2
+    assert_one_line(capsys.readouterr().err, said)
+
+
 def test_another_folder_is_that_of_hydra_run_dir(capsys: pytest.CaptureFixture[str], here: Path) -> None:
     assert printed(capsys, *RUN, "hydra.run.dir=mine") == f"{here}/mine\n"
     assert (here / "mine" / "result.json").is_file()

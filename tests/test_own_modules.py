@@ -30,7 +30,7 @@ from tests.training import ENVIRONMENT, ROOT, rows
 PAGE = (ROOT / "docs" / "own-modules.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"```bash\n(.*?)```", PAGE, re.S)[0].splitlines()
 (CLASSES,) = re.findall(r"```python\n(.*?)```", PAGE, re.S)
-SHORT = ["env.id=mine:Lights-v0", "device=cpu", "total_timesteps=2048"]
+SHORT = ["env.id=mine:Lights", "device=cpu", "total_timesteps=2048"]
 NETS = """
 import flax.linen
 import jax

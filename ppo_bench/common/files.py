@@ -6,8 +6,9 @@ import fcntl
 import json
 import math
 import os
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,17 @@ def jsonable(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [jsonable(child) for child in value]
     return value
+
+
+def remove_unstarted(run_folder: Path, levels: int) -> None:
+    """Remove what Hydra has written for a run that has not started, and then `levels` folders as far as they are empty:
+    that of the run and those above it."""
+    if (run_folder / "run.json").exists():
+        return
+    shutil.rmtree(run_folder / ".hydra", ignore_errors=True)
+    with suppress(OSError):
+        for folder in (run_folder, *run_folder.parents)[:levels]:
+            folder.rmdir()
 
 
 def resolve_folders(folders: Sequence[Path], rerun: bool) -> list[Path]:

@@ -72,20 +72,37 @@ def config_error(error: BaseException, words: Sequence[str] = ()) -> ConfigError
         return chain[-1]
     if isinstance(error, MissingConfigException):
         name, first_line = error.missing_cfg_file or "", str(error).splitlines()[0]
-        return ConfigError(_unknown(name, name.rpartition("/")[2], error.options) if error.options else first_line)
+        group, _, choice = name.rpartition("/")
+        any_id = f" (for an id of the backend: env.id={choice})" if group == "env" else ""
+        return ConfigError(_unknown(name + any_id, choice, error.options) if error.options else first_line)
     if isinstance(error, OSError) and not isinstance(error, HydraException):
         is_config = str(error.filename).endswith(".yaml")
-        action, advice = ("read", "") if is_config else ("write to", "; choose another folder by outputs=")
+        action, advice = (
+            ("read", "") if is_config else ("write to", "; choose another folder by outputs= or hydra.run.dir=")
+        )
         return ConfigError(f"cannot {action} {error.filename}: {error.strerror}{advice}")
     inner = next((each for each in chain if isinstance(each, OmegaConfBaseException)), None)
     if inner is None:
         where = f"; in {' '.join(words)}" if words and not isinstance(error, HydraException) else ""
         return ConfigError(one_line(error.__cause__ if isinstance(error.__cause__, ImportError) else error) + where)
     if isinstance(inner, ConfigKeyError | ConfigAttributeError) and isinstance(inner.parent_node, DictConfig):
-        return ConfigError(_unknown(f"key {inner.full_key}", str(inner.key), map(str, inner.parent_node)))
+        return ConfigError(_unknown_key(str(inner.full_key), str(inner.key), inner.parent_node))
     outer = inner.full_key if inner is error else str(error).splitlines()[0].rstrip(".:")
     said = str(inner).splitlines()[0]
     return ConfigError(f"{outer}: {said}" if outer else said)
+
+
+def _unknown_key(full_key: str, key: str, node: DictConfig) -> str:
+    """Words for a key that `node` does not have."""
+    if full_key == "experiment":
+        return "unknown key experiment: a file of the group experiment begins with the line # @package _global_"
+    present = (
+        name for name in node if not (OmegaConf.is_missing(node, name) or OmegaConf.is_interpolation(node, name))
+    )
+    groups = [name for name in present if isinstance(node[name], DictConfig) and key in node[name]]
+    if groups:
+        return f"unknown key {full_key}; did you mean {', '.join(f'{name}.{key}' for name in groups)}?"
+    return _unknown(f"key {full_key}", key, map(str, node))
 
 
 def _unknown(what: str, word: str, known: Iterable[str]) -> str:

@@ -41,7 +41,7 @@ CHOICES = (
 """Classes of the choices of groups, whose schemas are in the ConfigStore."""
 MEMBERS = {
     "framework": ("runner",),
-    "backend": ("name", "in_graph", "vmappable", "libraries", "require", "make"),
+    "backend": ("name", "in_graph", "vmappable", "require", "make"),
     "network": ("build",),
     "algorithm": ("loss",),
     "tracker": ("require", "open"),

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import gymnasium
 import numpy as np
 from gymnasium import wrappers
+from gymnasium.envs.registration import EnvSpec
 from hydra.utils import instantiate
 
 from ppo_bench.common.errors import ConfigError, RunError, as_config_error, require
@@ -164,7 +165,7 @@ def _make_task_env(task: Task, render_mode: str | None) -> Any:
         _register(task)
         if task.atari is None:
             drawn = {"render_mode": render_mode} if render_mode else {}  # some constructors lack it
-            env = gymnasium.make(task.id, **{**task.kwargs, **drawn})
+            env = gymnasium.make(_find_spec(task.id), **{**task.kwargs, **drawn})
             if render_mode:
                 _follow_robot(env)
             return _apply_wrappers(task, env)
@@ -245,6 +246,17 @@ def _register(task: Task) -> None:
 
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner for every environment
         gymnasium.register_envs(ale_py)
+
+
+def _find_spec(env_id: str) -> str | EnvSpec:
+    """What gymnasium makes for an id. In `module:name`, the name is a registered id, or a class or function of the
+    module."""
+    module, _, name = env_id.partition(":")
+    if name:
+        found = getattr(importlib.import_module(module), name, None)  # the import may register ids
+        if callable(found) and name not in gymnasium.registry:
+            return EnvSpec(name, entry_point=env_id)
+    return env_id
 
 
 def _apply_wrappers(task: Task, env: Any) -> Any:
