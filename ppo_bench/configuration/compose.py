@@ -96,13 +96,16 @@ def _unknown_key(full_key: str, key: str, node: DictConfig) -> str:
     """Words for a key that `node` does not have."""
     if full_key == "experiment":
         return "unknown key experiment: a file of the group experiment begins with the line # @package _global_"
-    present = (
-        name for name in node if not (OmegaConf.is_missing(node, name) or OmegaConf.is_interpolation(node, name))
-    )
-    groups = [name for name in present if isinstance(node[name], DictConfig) and key in node[name]]
+    names = [str(name) for name in node]
+    present = (name for name in names if not OmegaConf.is_missing(node, name))
+    groups = [name for name in present if not OmegaConf.is_interpolation(node, name) and _has(node[name], key)]
     if groups:
         return f"unknown key {full_key}; did you mean {', '.join(f'{name}.{key}' for name in groups)}?"
-    return _unknown(f"key {full_key}", key, map(str, node))
+    return _unknown(f"key {full_key}", key, names)
+
+
+def _has(node: Any, key: str) -> bool:
+    return isinstance(node, DictConfig) and key in node
 
 
 def _unknown(what: str, word: str, known: Iterable[str]) -> str:
