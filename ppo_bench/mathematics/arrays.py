@@ -75,7 +75,7 @@ class ArraySpec(NamedTuple):
             whose = "network" if self.role in (ArrayRole.PARAMETER, ArrayRole.FROZEN) else "algorithm and env.observe"
             raise ConfigError(
                 f"{self.name} is {list(array.shape)} in the checkpoint and {list(self.shape)} here: "
-                f"use the {whose} that it was trained with"
+                f"use the {whose} that it was trained with, in the same environment"
             )
         return array.astype(self.dtype, copy=False)
 
