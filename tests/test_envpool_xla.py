@@ -14,7 +14,7 @@ from numpy.testing import assert_array_equal
 from ppo_bench.envs.base import Atari, GraphEnv, Task, VectorEnv
 from ppo_bench.envs.envpool import EnvPoolBackend
 from ppo_bench.envs.envpool_xla import EnvPoolXlaBackend
-from ppo_bench.envs.jax.host import JaxVectorEnv
+from ppo_bench.envs.host import JaxVectorEnv
 from ppo_bench.runners.base import Episode
 from ppo_bench.runners.program_runner import ProgramRunner
 from tests.processes import TRAIN

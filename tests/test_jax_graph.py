@@ -11,7 +11,7 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.dynamics.cartpole import CartPole
 from ppo_bench.envs.dynamics.env import DynamicsEnv
-from ppo_bench.envs.jax.host import JaxVectorEnv
+from ppo_bench.envs.host import JaxVectorEnv
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.base import Episode, Metrics
 from ppo_bench.runners.program_runner import MAX_PENDING, ProgramRunner

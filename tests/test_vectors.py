@@ -109,7 +109,7 @@ def test_a_cell_of_minigrid_by_hand() -> None:
 def test_programs_see_what_the_host_sees(env_id: str) -> None:
     task = Task("x", env_id, 3)
     host, program = EnvPoolEnv(task, 1), EnvPoolXlaBackend("envpool_xla", 1).make(task)
-    first, result = host.reset([1, 2, 3]).obs, program.reset([1, 2, 3])
+    first, result = host.reset([1, 2, 3]).obs, program.reset(jnp, [1, 2, 3])
     assert_array_equal(first, result.policy_input.obs)
     state, rng = result.state, np.random.default_rng(1)
     for _ in range(30):

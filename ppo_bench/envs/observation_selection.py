@@ -93,26 +93,16 @@ class _SelectedGraphEnv(GraphEnv):
         self._env, self._components = env, tuple(components)
         self.num_envs, self.action_space, self.masks_actions = env.num_envs, env.action_space, env.masks_actions
         self.observation_space = space
-        self.short_steps, self.same_step = env.short_steps, env.same_step
-        if env.reset_with_xp:
-            self.reset_with_xp = self._reset_with_xp
+        self.short_steps, self.same_step, self.portable = env.short_steps, env.same_step, env.portable
         self.is_program_cacheable = env.is_program_cacheable  # type: ignore[misc]  # a class variable elsewhere
 
     def __getattr__(self, name: str) -> Any:
         """Optional attributes of the environments, such as `time_limit`."""
         return getattr(self._env, name)
 
-    def reset(self, seeds: Sequence[int]) -> ResetResult:
+    def reset(self, xp: Any, seeds: Sequence[int], device: Any = None) -> ResetResult:
         """See `GraphEnv.reset`."""
-        import jax.numpy as jnp
-
-        return self._select(jnp, self._env.reset(seeds))
-
-    def _reset_with_xp(self, xp: Any, seeds: Sequence[int], **device: Any) -> ResetResult:
-        assert self._env.reset_with_xp
-        return self._select(xp, self._env.reset_with_xp(xp, seeds, **device))
-
-    def _select(self, xp: Any, result: ResetResult) -> ResetResult:
+        result = self._env.reset(xp, seeds, device)
         step = _SelectedStep(result.step, self._components, xp)
         return result._replace(
             step=step, policy_input=result.policy_input._replace(obs=step.columns(result.policy_input.obs))

@@ -150,7 +150,7 @@ class JaxSeedsRunner:
         """
         spec = self._runner.spec
         with jax.default_device(self._device):
-            starts = [self._runner.env.reset(spec.env_seeds(seed, iteration)) for seed in seeds]
+            starts = [self._runner.env.reset(jnp, spec.env_seeds(seed, iteration)) for seed in seeds]
             reset_results = [(result.state, result.policy_input) for result in starts]
             return self._initial_envs(reset_results, add_prefix("normalize", statistics)), starts[0].step
 

@@ -170,7 +170,7 @@ class ProgramRunner:
         seed, iteration = (int(state[counter.name]) for counter in COUNTERS)
         train_state = self.functions.load(state)
         with jax.default_device(self.functions.device), jax.enable_x64(True):
-            result = self.env.reset(self.spec.env_seeds(seed, iteration))
+            result = self.env.reset(jnp, self.spec.env_seeds(seed, iteration))
             statistics = add_prefix("normalize", select_prefix("normalize", state))
             envs = self.initial_envs(result.state, result.policy_input, statistics)
             # Commits the arrays to the devices, like the program's results.

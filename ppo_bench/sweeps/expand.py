@@ -75,10 +75,12 @@ def check_jobs(multirun: DictConfig) -> None:
 def check_environments(configs: Iterable[Config]) -> None:
     """Raise `ConfigError` if an environment cannot be made. Those on the device are checked by their runs."""
     before = dict(os.environ)
-    different = {repr((each.backend, each.task.with_one_env())): each for each in configs if not each.backend.in_graph}
+    different = {
+        repr((each.backend, each.task.with_num_envs(1))): each for each in configs if not each.backend.in_graph
+    }
     try:
         for config in different.values():
-            env = make_env(config.backend, config.task.with_one_env())
+            env = make_env(config.backend, config.task.with_num_envs(1))
             env.close()
             config.training_spec(env)
     finally:  # physics and graphics libraries may have set environment variables, which the runs must not inherit

@@ -27,20 +27,32 @@ class DynamicsEnv(GraphEnv):
         self.action_space = dynamics.action_space
         self.time_limit = dynamics.time_limit if dynamics.time_limit < NO_LIMIT else None
         self.short_steps = getattr(dynamics, "short_steps", False)
-        if isinstance(dynamics, PortableDynamics):
-            self.reset_with_xp = self._reset_with_xp
+        self.portable = isinstance(dynamics, PortableDynamics)
         self._dynamics = dynamics
         self._over: dict[Any, Autoreset] = {}
 
+    def reset(self, xp: Any, seeds: Sequence[int], device: Any = None) -> ResetResult:
+        """See `GraphEnv.reset`. PyTorch and NumPy get the same step function each time."""
+        if xp.__name__ == "jax.numpy":
+            with _in_full():
+                state, obs = self._start(xp.asarray(seeds, xp.int32))
+                return ResetResult(self.step, state, PolicyInput(obs))
+        if not isinstance(self._dynamics, PortableDynamics):
+            raise ConfigError("these environments are part of a JAX program: use framework=jax_xla")
+        place = functools.partial(xp.asarray, device=device)
+        autoreset = self._over.get(xp)
+        if autoreset is None:
+            autoreset = self._over[xp] = Autoreset(xp, self._dynamics.with_xp(xp, place), map_fields, traced=False)
+        state, obs = autoreset.init(place(np.asarray(seeds, np.int32)))
+        fields = state.dynamics if hasattr(state.dynamics, "_fields") else [None]
+        if not all(hasattr(field, "shape") for field in fields):
+            name = type(self._dynamics).__name__
+            raise ConfigError(
+                f"{name}: the state of a PortableDynamics is a NamedTuple of arrays; others are for framework=jax_xla"
+            )
+        return ResetResult(autoreset.step, state, PolicyInput(obs), autoreset.draw_reset_words)
+
     # --- In JAX -------------------------------------------------------------------------------------------------------
-
-    def reset(self, seeds: Sequence[int]) -> ResetResult:
-        """See `GraphEnv.reset`."""
-        import jax.numpy as jnp
-
-        with _in_full():
-            state, obs = self._start(jnp.asarray(seeds, jnp.int32))
-            return ResetResult(self.step, state, PolicyInput(obs))
 
     def step(self, state: EnvState, actions: Array) -> tuple[EnvState, EnvStep]:
         """See `ResetResult.step`."""
@@ -64,23 +76,6 @@ class DynamicsEnv(GraphEnv):
         import jax
 
         return jax.jit(self._in_jax.init)
-
-    # --- In PyTorch and NumPy -----------------------------------------------------------------------------------------
-
-    def _reset_with_xp(self, xp: Any, seeds: Sequence[int], **device: Any) -> ResetResult:
-        assert isinstance(self._dynamics, PortableDynamics)
-        place = functools.partial(xp.asarray, **device)
-        autoreset = self._over.get(xp)
-        if autoreset is None:
-            autoreset = self._over[xp] = Autoreset(xp, self._dynamics.with_xp(xp, place), map_fields, traced=False)
-        state, obs = autoreset.init(place(np.asarray(seeds, np.int32)))
-        fields = state.dynamics if hasattr(state.dynamics, "_fields") else [None]
-        if not all(hasattr(field, "shape") for field in fields):
-            name = type(self._dynamics).__name__
-            raise ConfigError(
-                f"{name}: the state of a PortableDynamics is a NamedTuple of arrays; others are for framework=jax_xla"
-            )
-        return ResetResult(autoreset.step, state, PolicyInput(obs), autoreset.draw_reset_words)
 
     def close(self) -> None:
         """Do nothing: there are no resources to release."""

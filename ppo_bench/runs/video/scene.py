@@ -79,7 +79,7 @@ def open_scene(config: Config) -> Scene:
 
 def _scene_maker(config: Config) -> Callable[[], Scene]:
     """The function that makes the scene of a run. Raises `ConfigError` if the environment cannot be drawn."""
-    env, backend, task = config.root.env, config.backend, config.task.with_one_env()
+    env, backend, task = config.root.env, config.backend, config.task.with_num_envs(1)
     if backend.name == "pettingzoo":
         return functools.partial(_pettingzoo_scene, task)
     if gymnasium_id := env.id or env.ids.get("gymnasium"):
