@@ -12,7 +12,7 @@ import numpy as np
 from ppo_bench.common.errors import ConfigError, nearest, one_line, require
 from ppo_bench.common.values import NOT_HASHED
 from ppo_bench.envs.base import LIBRARIES, NO_LIMIT, EnvStep, PolicyInput, Task
-from ppo_bench.envs.observation_flattening import ObservationFlattener, declare_categories
+from ppo_bench.envs.observation_flattening import ObservationFlattener, declare_categories, observation_flattener
 from ppo_bench.envs.spaces import require_supported_spaces
 from ppo_bench.envs.turns import get_num_games, make_player_inputs, make_player_steps, require_players
 from ppo_bench.tuning.thread_affinity import FollowerThreads
@@ -84,11 +84,12 @@ class EnvPoolEnv:
             except (ImportError, TypeError, ValueError, AssertionError, RuntimeError) as error:
                 hint = "; Procgen needs Qt 5: make setup-procgen" if "Qt" in str(error) else ""
                 raise ConfigError(f"EnvPool cannot make {task.id!r}: {one_line(error)}{hint}") from error
-            vectors = ObservationFlattener(declare_categories(task.id, spec.gymnasium_observation_space))
-            self.observation_space = vectors.space
+            space = declare_categories(task.id, spec.gymnasium_observation_space)
+            flattener = observation_flattener(space)
+            self.observation_space = flattener.space if flattener else space
             self.action_space = spec.gymnasium_action_space
             require_players(task, spec.config.max_num_players)
-            self.layout = PoolLayout(vectors, task.players, _mask(spec))
+            self.layout = PoolLayout(flattener, task.players, _mask(spec))
             self.masks_actions = self.layout.mask is not None
             if self.players > 1 and not (self.masks_actions and "info:current_player" in spec.state_array_spec):
                 raise ConfigError(f"{task.id}: EnvPool does not say whose turn it is; such games are not played here")
@@ -241,14 +242,14 @@ def sort_by_game(games: np.ndarray, array: np.ndarray) -> np.ndarray:
 class PoolLayout(NamedTuple):
     """The layout of a pool's results, arrays of NumPy or JAX."""
 
-    vectors: ObservationFlattener
+    flattener: ObservationFlattener | None
     players: int
     mask: str | None
     """The dictionary with the mask of legal choices: "info", "obs", or None if there is no mask."""
 
     def to_array(self, obs: Any) -> Any:
         """Observations as one array."""
-        return obs if self.vectors.is_identity else self.vectors(obs)
+        return self.flattener(obs) if self.flattener else obs
 
     def turns(self, obs: Any, info: dict[str, Any]) -> tuple[Any, Any]:
         """The number of the player to move, `[G]`, and that player's legal choices, `[G, A]`."""
