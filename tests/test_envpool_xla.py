@@ -91,7 +91,7 @@ def test_a_rebuilt_pool_never_meets_the_program_of_an_earlier_one() -> None:
         told = {"learning_rate": np.float32(0)}, np.int32(iteration)
         text = state.program.lower(state.train_state, state.envs, np.int32(1), *told).as_text()
         assert [str(a) in text for a in addresses] == [False] * (iteration - 1) + [True]
-        state = runner.restart_envs(runner.iterate(state)[0], iteration)
+        state = runner.restart_envs(runner.iterate(state)[0])
     assert len(set(addresses)) == len(set(map(id, programs))) == 2
     runner.close()
 
@@ -130,7 +130,7 @@ def episodes_of(backend: str) -> list[Episode]:
         state, _, episodes = runner.iterate(state)
         finished += [episode._replace(step=episode.step + iteration * spec.ppo.batch_size) for episode in episodes]
         if iteration == 5:
-            state = runner.restart_envs(state, iteration)
+            state = runner.restart_envs(state)
     runner.close()
     return finished
 

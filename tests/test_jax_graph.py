@@ -59,7 +59,7 @@ def test_an_exported_state_goes_on_as_the_one_it_came_from() -> None:
     runner, twin = (runner_for("jax_xla", problem_for(DynamicsEnv(CartPole(), 4), 10, NORMALIZED)) for _ in range(2))
     state, _, _ = runner.iterate(runner.init(SEED))
     arrays = runner.export(state)
-    state, _, episodes = runner.iterate(runner.restart_envs(state, 1))
+    state, _, episodes = runner.iterate(runner.restart_envs(state))
     twin_state, _, twin_episodes = twin.iterate(twin.restore(arrays))
     expected, found = runner.export(state), twin.export(twin_state)
     assert episodes == twin_episodes
@@ -101,7 +101,7 @@ def test_a_restart_of_environments_in_jax_compiles_nothing() -> None:
     runner = runner_for("jax_xla", problem_for(DynamicsEnv(CartPole(), 4), 10, []))
     state = runner.init(SEED)
     program = state.program
-    state = runner.restart_envs(runner.iterate(state)[0], 1)
+    state = runner.restart_envs(runner.iterate(state)[0])
     runner.iterate(state)
     assert state.program is program
     assert program._cache_size() == 1

@@ -37,7 +37,7 @@ def played(framework: str, env: Any, overrides: Sequence[str]) -> tuple[Arrays, 
         state, metrics, _ = runner.iterate(state)
         rows.append(metrics)
         if iteration == 2:
-            state = runner.restart_envs(state, 2)
+            state = runner.restart_envs(state)
     arrays = runner.export(state)
     runner.close()
     return arrays, rows

@@ -155,7 +155,7 @@ def test_an_exported_state_goes_on_as_the_one_it_came_from() -> None:
     runner, twin = (runner_for("torch_eager", problem_for(TensorEnv(Poles(4), "poles"), 10, words)) for _ in range(2))
     state, _, _ = runner.iterate(runner.init(3))
     arrays = runner.export(state)
-    state, _, episodes = runner.iterate(runner.restart_envs(state, 1))
+    state, _, episodes = runner.iterate(runner.restart_envs(state))
     twin_state, _, twin_episodes = twin.iterate(twin.restore(arrays))
     expected, found = runner.export(state), twin.export(twin_state)
     assert episodes == twin_episodes

@@ -156,6 +156,10 @@ over minibatches, `gradient_norm` is measured before clipping, and `masked_fract
 reset an environment, whether or not `mask_resets` excludes them. NaN where undefined."""
 
 
+IterationReports = list[tuple[Metrics, list[Episode]]]
+"""Metrics and finished episodes of an iteration, for every run of a program in order."""
+
+
 class Runner(Protocol[State]):
     """A framework's execution of PPO. Methods take a state and return a new one; the old one must not be reused."""
 
@@ -184,8 +188,8 @@ class Runner(Protocol[State]):
     def episode_lengths(self, state: State) -> np.ndarray:
         """Length so far of each environment's current episode, `[N]` int64; 0 if its last episode is over."""
 
-    def restart_envs(self, state: State, iteration: int) -> State:
-        """State with environments reset by the key (seed, iteration); current episodes and their sums are dropped."""
+    def restart_envs(self, state: State) -> State:
+        """State with environments reset by its key (seed, iteration); current episodes and their sums are dropped."""
 
     def close(self) -> None:
         """Release environments and devices."""

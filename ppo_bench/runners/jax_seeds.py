@@ -15,12 +15,11 @@ from jax.sharding import PartitionSpec as Spec
 
 from ppo_bench.envs.base import GraphEnv, PolicyInput, StepFunction
 from ppo_bench.mathematics.arrays import Arrays, Tree, add_prefix, select_prefix
-from ppo_bench.runners.base import TrainingSpec
+from ppo_bench.runners.base import IterationReports, TrainingSpec
 from ppo_bench.runners.episodes import zero_totals
 from ppo_bench.runners.jax_functions import TrainState
 from ppo_bench.runners.program import IterationProgram, ProgramEnvs
 from ppo_bench.runners.program_runner import ProgramRunner, ProgramState, collect_reports
-from ppo_bench.runners.seeds import IterationReports
 
 T = TypeVar("T")
 
@@ -30,7 +29,7 @@ MAX_MINIBATCH_ROWS = 512
 
 
 class JaxSeedsRunner:
-    """A `SeedsRunner`; see ppo_bench/runners/seeds.py. It steps, restarts and exports all runs at once."""
+    """The runner of several independent runs, which it steps, restarts and exports at once (runners/seeds.py)."""
 
     def __init__(
         self, spec: TrainingSpec, env: GraphEnv, iterations_per_call: int, own: Sequence[Mapping[str, Any]] = ()
@@ -45,7 +44,7 @@ class JaxSeedsRunner:
         self._compiled: dict[tuple[IterationProgram, int], IterationProgram] = {}
 
     def iterate(self, state: ProgramState) -> tuple[ProgramState, IterationReports]:
-        """See `SeedsRunner.iterate`."""
+        """See `Runner.iterate`."""
         program = self._vmapped_program(state.program, len(state.seeds))
         seeds = np.array(self._pad(state.seeds), np.int32)
 
@@ -117,11 +116,11 @@ class JaxSeedsRunner:
         return [*values, *([values[-1]] * missing)]
 
     def init(self, seeds: Sequence[int]) -> ProgramState:
-        """See `SeedsRunner.init`."""
+        """See `Runner.init`."""
         return self.restore([self._runner.arrays_after_warmup(seed) for seed in seeds])
 
     def export(self, state: ProgramState) -> list[Arrays]:
-        """See `SeedsRunner.export`."""
+        """See `Runner.export`."""
         assert not state.pending, "the program has run ahead of the iteration that is asked for"
         everything = jax.device_get((state.train_state, state.envs))
         return [
@@ -130,7 +129,7 @@ class JaxSeedsRunner:
         ]
 
     def restore(self, arrays: Sequence[Arrays]) -> ProgramState:
-        """See `SeedsRunner.restore`."""
+        """See `Runner.restore`; all runs must have done equally many iterations."""
         arrays_by_run = [self._runner.training_arrays(own) for own in arrays]
         seeds, iteration = [int(own["seed"]) for own in arrays_by_run], int(arrays_by_run[0]["iteration"])
         padded = self._pad(arrays_by_run)
@@ -161,14 +160,13 @@ class JaxSeedsRunner:
         return initial
 
     def episode_lengths(self, state: ProgramState) -> list[np.ndarray]:
-        """See `SeedsRunner.episode_lengths`."""
+        """See `Runner.episode_lengths`."""
         return np.split(state.totals.lengths, len(state.seeds))
 
-    def restart_envs(self, state: ProgramState, iteration: int) -> ProgramState:
-        """See `SeedsRunner.restart_envs`."""
-        assert iteration == state.iteration
+    def restart_envs(self, state: ProgramState) -> ProgramState:
+        """See `Runner.restart_envs`."""
         return self.restore(self.export(state))
 
     def close(self) -> None:
-        """See `SeedsRunner.close`."""
+        """See `Runner.close`."""
         self._runner.close()

@@ -28,7 +28,7 @@ from ppo_bench.mathematics.arrays import (
     select_roles,
 )
 from ppo_bench.runners.array_specs import COUNTERS, STATE_NAMES, array_specs, initial_arrays, zero_params
-from ppo_bench.runners.base import Episode, Metrics, TrainingSpec
+from ppo_bench.runners.base import Episode, IterationReports, Metrics, TrainingSpec
 from ppo_bench.runners.env_steps import observe
 from ppo_bench.runners.episodes import EpisodeTotals, FinishedEpisodes, accumulate_returns, to_episodes, zero_totals
 from ppo_bench.runners.jax_functions import JaxFunctions, TrainState
@@ -41,7 +41,6 @@ from ppo_bench.runners.program import (
     env_sharding_specs,
     run_warmup,
 )
-from ppo_bench.runners.seeds import IterationReports
 
 MAX_PENDING = 8
 """Maximum number of enqueued iterations. JAX blocks a caller that enqueues more than 32 programs."""
@@ -188,9 +187,8 @@ class ProgramRunner:
         """See `Runner.episode_lengths`. The lengths are those after the last iteration that `iterate` returned."""
         return state.totals.lengths
 
-    def restart_envs(self, state: ProgramState, iteration: int) -> ProgramState:
+    def restart_envs(self, state: ProgramState) -> ProgramState:
         """See `Runner.restart_envs`. Requires that `state.pending` is empty."""
-        assert iteration == state.iteration
         return self.restore(self.export(state))
 
     def close(self) -> None:

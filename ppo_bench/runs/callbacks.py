@@ -55,9 +55,7 @@ class Callbacks:
         names = EVALUATION_COLUMNS if self._evaluation.every_iterations else ()
         return [dict.fromkeys(names) for _ in self.configs]
 
-    def evaluate(
-        self, runner: SeedsRunner[Any], state: Any, iteration: int, stop: Sequence[int]
-    ) -> list[Columns] | None:
+    def evaluate(self, runner: SeedsRunner, state: Any, iteration: int, stop: Sequence[int]) -> list[Columns] | None:
         """Evaluation columns of each run's row for `iteration`; None if `stop` was not empty during the evaluation."""
         every, is_last = self._evaluation.every_iterations, iteration == self.configs[0].num_iterations
         if not every or (iteration % every and not is_last):

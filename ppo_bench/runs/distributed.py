@@ -100,9 +100,9 @@ class DistributedRunner:
         """See `Runner.episode_lengths`."""
         return np.concatenate(all_gather_object(self.process_group, self._local_runner.episode_lengths(state)))
 
-    def restart_envs(self, state: Any, iteration: int) -> Any:
+    def restart_envs(self, state: Any) -> Any:
         """See `Runner.restart_envs`."""
-        return self._local_runner.restart_envs(state, iteration)
+        return self._local_runner.restart_envs(state)
 
     def close(self) -> None:
         """See `Runner.close`."""

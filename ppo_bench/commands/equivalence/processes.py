@@ -108,7 +108,7 @@ def _serve(config: Config, follows: bool) -> Generator[IterationOutcome | None, 
                 outcome = IterationOutcome(recording.actions, before, runner.export(state), metrics, recording.steps)
                 iteration += 1
                 if iteration % root.checkpoint.every_iterations == 0:  # as in training
-                    state = runner.restart_envs(state, iteration)
+                    state = runner.restart_envs(state)
     finally:
         runner.close()
 
