@@ -174,10 +174,7 @@ def _make_task_env(task: Task, render_mode: str | None) -> Any:
         from ppo_bench.envs.atari_baselines import make_atari_baselines
 
         make = make_atari_baselines if task.atari.baselines else make_atari
-        rules = task.atari
-        options: dict[str, Any] = {"render_mode": render_mode, "kwargs": task.kwargs, "frames": rules.frames}
-        env = make(task.id, rules.episodic_life, repeat_action_probability=rules.repeat_action_probability, **options)
-        return _apply_wrappers(task, env)
+        return _apply_wrappers(task, make(task.id, task.atari, render_mode, task.kwargs))
 
 
 def _prepare_env(task: Task, env: Any, masks_actions: bool) -> Any:
