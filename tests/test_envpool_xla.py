@@ -100,7 +100,7 @@ def test_a_pool_is_closed_once_no_program_steps_it() -> None:
     spec = problem_for(in_program(CARTPOLE), 100, ["ppo.num_steps=2048"])
     runner = ProgramRunner(spec, spec.env, iterations_per_call=8)  # type: ignore[arg-type]
     state, _, _ = runner.iterate(runner.init(1))
-    last: Any = state.pending[-1].rewards.value_mask
+    last: Any = state.pending[-1][0].value_mask
     assert not last.is_ready()  # the device has run ahead, and is still at it
     runner.close()
     assert last.is_ready()

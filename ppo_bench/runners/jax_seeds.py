@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -18,7 +18,7 @@ from ppo_bench.mathematics.arrays import Arrays, Tree, add_prefix, select_prefix
 from ppo_bench.runners.base import IterationReports, TrainingSpec
 from ppo_bench.runners.episodes import zero_totals
 from ppo_bench.runners.jax_functions import TrainState
-from ppo_bench.runners.program import IterationProgram, ProgramEnvs
+from ppo_bench.runners.program import ProgramEnvs
 from ppo_bench.runners.program_runner import ProgramRunner, ProgramState, collect_reports
 
 T = TypeVar("T")
@@ -41,11 +41,11 @@ class JaxSeedsRunner:
         self._devices = jax.devices("cpu") if self._device.platform == "cpu" else [self._device]
         self.execution = {**self._runner.execution, "devices": len(self._devices)}
         self._initial_envs = jax.jit(self._stack_initial_envs)
-        self._compiled: dict[tuple[IterationProgram, int], IterationProgram] = {}
+        self._compiled: dict[tuple[Any, int], Callable[..., Any]] = {}
 
     def iterate(self, state: ProgramState) -> tuple[ProgramState, IterationReports]:
         """See `Runner.iterate`."""
-        program = self._vmapped_program(state.program, len(state.seeds))
+        program = self._vmapped_program(self._runner.iteration_program(state), len(state.seeds))
         seeds = np.array(self._pad(state.seeds), np.int32)
 
         def arguments(k: int) -> tuple[np.ndarray, Tree]:
@@ -65,7 +65,7 @@ class JaxSeedsRunner:
         pairs = zip(self._hyperparameters_by_run or [{}] * runs, self._ppo_by_run or [spec.ppo] * runs, strict=True)
         return [{**own, "learning_rate": hp.learning_rate_of(iteration, spec.num_iterations)} for own, hp in pairs]
 
-    def _vmapped_program(self, one: IterationProgram, num_seeds: int) -> IterationProgram:
+    def _vmapped_program(self, one: Callable[..., Any], num_seeds: int) -> Callable[..., Any]:
         """Compiled iteration of all runs, made from the iteration `one` of a single run; cached."""
         if (one, num_seeds) not in self._compiled:
             sharding = self._sharding(num_seeds)
@@ -139,8 +139,7 @@ class JaxSeedsRunner:
             envs, env_step = self._reset_envs(self._pad(seeds), iteration, select_prefix("normalize", stacked))
             train_state, envs = jax.device_put((self._runner.functions.load(stacked), envs), sharding)
         totals = zero_totals(len(seeds) * self._runner.spec.num_envs)
-        program = self._runner.iteration_program(env_step, envs)
-        return ProgramState(seeds, iteration, train_state, envs, totals, program, env_step)
+        return ProgramState(seeds, iteration, train_state, envs, totals, env_step)
 
     def _reset_envs(self, seeds: Sequence[int], iteration: int, statistics: Tree) -> tuple[ProgramEnvs, StepFunction]:
         """Environments of all runs, reset by the keys (seed, iteration), and their step function.
