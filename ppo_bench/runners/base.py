@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -17,9 +17,9 @@ from ppo_bench.envs.float_range import FLOAT32_MAX, SQUARE_MAX
 from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import Arrays, Tree
 from ppo_bench.mathematics.distributions import ActionBounds, action_bounds
-from ppo_bench.mathematics.normalize import AllReduceMoments, Moments, single_device_moments
+from ppo_bench.mathematics.normalize import AllReduceMoments, single_device_moments
 from ppo_bench.mathematics.precision import PRECISIONS
-from ppo_bench.mathematics.shards import SINGLE_SHARD, Shard
+from ppo_bench.mathematics.shards import SINGLE_SHARD, ProcessGroup, Shard
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.network import NetworkOutputs, NetworkSpec
 from ppo_bench.tuning.switches import ON, Tuning
@@ -30,25 +30,6 @@ Policy = Callable[[np.ndarray, np.ndarray, Tree], NetworkOutputs]
 
 All arrays are NumPy arrays on the host; `episode_start` is bool.
 """
-
-
-class ProcessGroup(Protocol):
-    """Collective operations between the processes that share a training, each with a part of its environments."""
-
-    def all_reduce_sum(self, x: Any) -> Any:
-        """Sum of a framework's array over the processes; bitwise equal in all of them."""
-
-    def all_gather(self, x: Any) -> Any:
-        """A framework's array from every process, stacked along a new first axis in the order of the processes."""
-
-    def all_reduce_moments(self, batch_moments: Moments) -> Moments:
-        """Moments of the entries of all processes, from those of this process's; NumPy arrays."""
-
-    def all_gather_object(self, value: Any) -> list[Any]:
-        """The picklable values of all processes, in their order."""
-
-    def close(self) -> None:
-        """Leave the group of processes."""
 
 
 @dataclass(frozen=True)

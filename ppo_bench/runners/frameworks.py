@@ -19,8 +19,9 @@ from ppo_bench.common.rank_info import RankInfo
 from ppo_bench.common.values import NOT_HASHED, added_field
 from ppo_bench.envs.base import GraphEnv
 from ppo_bench.mathematics.arrays import Arrays
+from ppo_bench.mathematics.shards import ProcessGroup
 from ppo_bench.networks.network import NetworkSpec
-from ppo_bench.runners.base import Policy, ProcessGroup, Runner, TrainingSpec
+from ppo_bench.runners.base import Policy, Runner, TrainingSpec
 from ppo_bench.runners.host import HostRunner
 from ppo_bench.runners.host_envs import HostEnvs
 from ppo_bench.tuning.cores import num_available_cores

@@ -20,7 +20,7 @@ from ppo_bench.envs.host import to_vector_env
 from ppo_bench.envs.observation_selection import make_env
 from ppo_bench.envs.vectorized import without_worker_processes
 from ppo_bench.mathematics.arrays import Arrays
-from ppo_bench.runners.base import ProcessGroup
+from ppo_bench.mathematics.shards import ProcessGroup
 from ppo_bench.runners.checkpoint import Checkpoint
 from ppo_bench.runners.seeds import SeedsRunner
 from ppo_bench.runs.distributed import all_gather_object

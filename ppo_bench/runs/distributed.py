@@ -19,9 +19,9 @@ from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.observation_selection import make_env
 from ppo_bench.mathematics.arrays import Arrays
-from ppo_bench.mathematics.shards import Shard, concatenate_shards, slice_shard
+from ppo_bench.mathematics.shards import ProcessGroup, Shard, concatenate_shards, slice_shard
 from ppo_bench.runners.array_specs import array_specs
-from ppo_bench.runners.base import Episode, Metrics, ProcessGroup, Runner, TrainingSpec
+from ppo_bench.runners.base import Episode, Metrics, Runner, TrainingSpec
 from ppo_bench.tuning.cores import available_cores, cpu_affinity, shard_of_cores
 
 EnvWrapper = Callable[[VectorEnv | GraphEnv, Shard], Any]
