@@ -19,7 +19,7 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import GraphEnv
 from ppo_bench.envs.dynamics.cartpole import CartPole, CartPoleState
 from ppo_bench.envs.dynamics.env import DynamicsEnv
-from ppo_bench.envs.observation_selection import make_env
+from ppo_bench.envs.make import make_env
 from ppo_bench.runners.jax_seeds import JaxSeedsRunner
 from ppo_bench.runners.program_runner import ProgramRunner
 from tests.runners import problem_for

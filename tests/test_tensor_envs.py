@@ -20,7 +20,7 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import EnvStep, PolicyInput
 from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.host import to_vector_env
-from ppo_bench.envs.observation_selection import make_env
+from ppo_bench.envs.make import make_env
 from ppo_bench.envs.tensors import TensorEnv
 from ppo_bench.mathematics.arrays import select_prefix
 from ppo_bench.runners.base import Episode, TrainingSpec

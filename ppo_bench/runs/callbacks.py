@@ -17,7 +17,7 @@ from typing import Any
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import VectorEnv
 from ppo_bench.envs.host import to_vector_env
-from ppo_bench.envs.observation_selection import make_env
+from ppo_bench.envs.make import make_env
 from ppo_bench.envs.vectorized import without_worker_processes
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.mathematics.shards import ProcessGroup

@@ -17,7 +17,7 @@ from ppo_bench.common.errors import ConfigError, FailedRuns, RankLostError, RunI
 from ppo_bench.common.rank_info import read_rank_info
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
-from ppo_bench.envs.observation_selection import make_env
+from ppo_bench.envs.make import make_env
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.mathematics.shards import ProcessGroup, Shard, concatenate_shards, slice_shard
 from ppo_bench.runners.array_specs import array_specs

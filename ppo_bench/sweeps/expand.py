@@ -16,7 +16,7 @@ from ppo_bench.common.files import are_complete
 from ppo_bench.configuration.compose import compose_with_hydra, config_loader, key_of, search_path, without_hydra
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import composed_config
-from ppo_bench.envs.observation_selection import make_env
+from ppo_bench.envs.make import make_env
 
 
 def expand(overrides: Sequence[str], first: bool = False) -> list[list[str]]:

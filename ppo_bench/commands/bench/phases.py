@@ -11,7 +11,7 @@ import numpy as np
 from ppo_bench.commands.bench.training import WARM_UP_ITERATIONS, StartUp, TimedEnv, Training, start_training
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
-from ppo_bench.envs.observation_selection import make_env
+from ppo_bench.envs.make import make_env
 from ppo_bench.envs.random_play import random_actions
 from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import select_prefix

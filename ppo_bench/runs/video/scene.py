@@ -22,7 +22,7 @@ from ppo_bench.envs.base import Task, VectorEnv
 from ppo_bench.envs.envpool import EnvPoolEnv
 from ppo_bench.envs.gymnasium import GymnasiumEnv
 from ppo_bench.envs.host import to_vector_env
-from ppo_bench.envs.observation_selection import make_env, select_observations
+from ppo_bench.envs.make import make_env, select_observations
 from ppo_bench.envs.pettingzoo import PettingZooEnv
 
 MUJOCO_NEEDS = "MuJoCo needs apt install libegl1 libgl1-mesa-dri"
