@@ -30,7 +30,7 @@ def select_observations(env: Any, task: Task) -> Any:
     if len(space.shape) != 1 or not 0 <= min(chosen) <= max(chosen) < space.shape[0]:
         env.close()
         raise ConfigError(
-            f"env.observe={chosen}: observations of {task.id} have the shape {space.shape}, not one of a longer vector"
+            f"env.observe={chosen}: {task.id} has no such components; its observations have the shape {space.shape}"
         )
     selected = _SelectedGraphEnv if isinstance(env, GraphEnv) else _SelectedVectorEnv
     return selected(env, spaces.Box(space.low[chosen], space.high[chosen], dtype=space.dtype), chosen)
