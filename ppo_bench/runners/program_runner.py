@@ -27,7 +27,7 @@ from ppo_bench.mathematics.arrays import (
     select_prefix,
     select_roles,
 )
-from ppo_bench.runners.array_specs import COUNTERS, STATE_NAMES, array_specs, initial_arrays, zero_params
+from ppo_bench.runners.array_specs import COUNTERS, array_specs, initial_arrays, zero_params
 from ppo_bench.runners.base import Episode, IterationReports, Metrics, TrainingSpec
 from ppo_bench.runners.env_steps import observe
 from ppo_bench.runners.episodes import EpisodeTotals, FinishedEpisodes, accumulate_returns, to_episodes, zero_totals
@@ -201,7 +201,7 @@ class ProgramRunner:
         arrays = {name: array for name, array in defaults.items() if name not in excluded}
         arrays |= {name: jnp.array(array) for name, array in statistics.items()}
         fields = policy_input._asdict().items()
-        arrays |= {STATE_NAMES[name]: array for name, array in fields if name != "obs" and array is not None}
+        arrays |= {f"envs.{name}": array for name, array in fields if name != "obs" and array is not None}
         arrays |= observe(jnp, self.spec, arrays, policy_input.obs, self.spec.all_reduce_moments)
         return ProgramEnvs(state, arrays, carry)
 

@@ -125,7 +125,7 @@ class TorchEnvs:
 
     def policy_input(self, state: TorchEnvState) -> PolicyInput:
         """See `Envs.policy_input`."""
-        return PolicyInput(state.arrays["envs.obs"], episode_start=state.arrays["envs.start"])
+        return PolicyInput(state.arrays["envs.obs"], episode_start=state.arrays["envs.episode_start"])
 
     def begin_rollout(self, state: TorchEnvState) -> tuple[TorchEnvState, Tensors]:
         """See `Envs.begin_rollout`: `rewards [T, 2, N]`, raw ones last, and `flags [T, F, N]`."""
