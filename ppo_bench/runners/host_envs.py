@@ -107,9 +107,8 @@ class HostEnvs:
 
     def policy_input(self, state: Arrays) -> PolicyInput:
         """Inputs of the policy for the next step."""
-        return PolicyInput(
-            state["envs.obs"], state["envs.policy_mask"], state.get("envs.action_mask"), state["envs.episode_start"]
-        )
+        action_mask = state.get("envs.action_mask")
+        return PolicyInput(state["envs.obs"], state["envs.policy_mask"], action_mask, state["envs.episode_start"])
 
     def begin_rollout(self, state: Arrays) -> tuple[Arrays, Arrays]:
         """The same state, and arrays `[T, N]` for a rollout, with the flags before its first step filled in."""

@@ -125,7 +125,6 @@ def run_warmup(
 
 def _policy_input(functions: JaxFunctions, envs: ProgramEnvs) -> PolicyInput:
     """Inputs of the policy for the next step; `episode_start` is present only for a recurrent network."""
-    episode_start = envs.arrays["envs.episode_start"] if functions.network.carry else None
-    return PolicyInput(
-        envs.arrays["envs.obs"], action_mask=envs.arrays.get("envs.action_mask"), episode_start=episode_start
-    )
+    arrays = envs.arrays
+    episode_start = arrays["envs.episode_start"] if functions.network.carry else None
+    return PolicyInput(arrays["envs.obs"], action_mask=arrays.get("envs.action_mask"), episode_start=episode_start)
