@@ -101,15 +101,11 @@ class EnvPoolEnv:
         self._drawn = {"render_mode": render_mode} if render_mode else {}
         self._info_keys = task.info
         self.episode_info: dict[str, np.ndarray] = {}
-        self._pool: Any = None
+        self.pool: Any = None
+        """EnvPool's own object, as built by the last reset."""
         self._core: PoolCore | None = None
         self._threads = FollowerThreads()
         self._follows = num_threads == 1 and task.tuning.follow_caller
-
-    @property
-    def pool(self) -> Any:
-        """EnvPool's own object, as built by the last reset."""
-        return self._pool
 
     def reset(self, seeds: Sequence[int]) -> PolicyInput:
         """See `VectorEnv.reset`. It builds a new pool, since EnvPool takes seeds only when it is built."""
@@ -120,9 +116,9 @@ class EnvPoolEnv:
             warnings.simplefilter("ignore")
             # `seed=k` would give environment i the seed k + i, so that seeds 1 and 2 would share all but one stream.
             options = {**self._options, "env_seed": list(seeds)[:: self.players]}
-            self._pool = envpool.make_gymnasium(self._id, **options, **self._drawn)
-            obs, info = self._pool.reset()
-        self._core = PoolCore(self._pool, self.players, self._info_keys)
+            self.pool = envpool.make_gymnasium(self._id, **options, **self._drawn)
+            obs, info = self.pool.reset()
+        self._core = PoolCore(self.pool, self.players, self._info_keys)
         self._resets, self._policy_mask = np.zeros(self.num_envs, np.bool_), np.ones(self.num_envs, np.bool_)
         if not self.masks_actions:
             return PolicyInput(self.layout.to_array(obs))
@@ -148,14 +144,14 @@ class EnvPoolEnv:
 
     def render(self) -> np.ndarray:
         """A frame `[H, W, 3]` uint8 of the first environment; only with `render_mode="rgb_array"`."""
-        frame: np.ndarray = self._pool.render()[0]
+        frame: np.ndarray = self.pool.render()[0]
         return frame
 
     def close(self) -> None:
         """Stop the pool's threads."""
-        if self._pool is not None:
-            self._pool.close()
-            self._pool = self._core = None  # both hold its memory
+        if self.pool is not None:
+            self.pool.close()
+            self.pool = self._core = None  # both hold its memory
 
 
 class PoolCore:
