@@ -81,15 +81,15 @@ def address(state: Any) -> int:
 
 def test_a_rebuilt_pool_never_meets_the_program_of_an_earlier_one() -> None:
     env = in_program(CARTPOLE)
-    runner = runner_for("jax_xla", problem_for(env, 100, SHORT))
+    runner: Any = runner_for("jax_xla", problem_for(env, 100, SHORT))
     state = runner.init(1)
     pools, addresses, programs = [], [], []
     for iteration in (1, 2):
         pools.append(env._envs.pool)  # type: ignore[attr-defined] # kept, so that no other gets its address
         addresses.append(address(state.envs.state))
-        programs.append(state.program)
+        programs.append(runner.iteration_program(state))
         told = {"learning_rate": np.float32(0)}, np.int32(iteration)
-        text = state.program.lower(state.train_state, state.envs, np.int32(1), *told).as_text()
+        text = programs[-1].lower(state.train_state, state.envs, np.int32(1), *told).as_text()
         assert [str(a) in text for a in addresses] == [False] * (iteration - 1) + [True]
         state = runner.restart_envs(runner.iterate(state)[0])
     assert len(set(addresses)) == len(set(map(id, programs))) == 2

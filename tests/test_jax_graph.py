@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -81,7 +82,7 @@ def test_iterations_given_ahead_are_the_same_iterations() -> None:
             rows.append((metrics, episodes))
         given.append(rows)
         ends.append(runner.export(state))
-        assert state.program._cache_size() == 1  # type: ignore[attr-defined]  # given ahead or not, one program
+        assert runner.iteration_program(state)._cache_size() == 1  # type: ignore[attr-defined]  # given ahead or not, one program
     assert given[0] == given[1]
     assert all(np.array_equal(ends[0][name], ends[1][name]) for name in ends[0])
 
@@ -98,12 +99,12 @@ def test_a_device_never_has_more_than_it_takes_at_once_and_nothing_past_the_end_
 
 
 def test_a_restart_of_environments_in_jax_compiles_nothing() -> None:
-    runner = runner_for("jax_xla", problem_for(DynamicsEnv(CartPole(), 4), 10, []))
+    runner: Any = runner_for("jax_xla", problem_for(DynamicsEnv(CartPole(), 4), 10, []))
     state = runner.init(SEED)
-    program = state.program
+    program = runner.iteration_program(state)
     state = runner.restart_envs(runner.iterate(state)[0])
     runner.iterate(state)
-    assert state.program is program
+    assert runner.iteration_program(state) is program
     assert program._cache_size() == 1
 
 
