@@ -63,7 +63,7 @@ def played(
         rows.append(metrics)
         finished += episodes
         if i == restart_after:
-            state = runner.restart_envs(state, i)
+            state = runner.restart_envs(state)
     arrays = runner.export(state)
     runner.close()
     return arrays, rows, finished

@@ -103,7 +103,7 @@ def cost() -> Iterator[str]:
                 saved = checkpoint.Checkpoint(runner.export(state), {"iteration": k})
                 checkpoint.save(Path(folder), k, saved)
                 checkpoint.prune(Path(folder), keep=2)
-                state = runner.restart_envs(state, k)
+                state = runner.restart_envs(state)
                 pauses.append(time.perf_counter() - started)
         runner.close()
         pause, interval = statistics.median(pauses), statistics.median(iterations) * every

@@ -83,7 +83,7 @@ def test_a_restored_runner_goes_on_with_its_learning_rate(framework: str) -> Non
     for _ in range(4):
         state, _, _ = runner.iterate(state)
     arrays = {name: array.copy() for name, array in runner.export(state).items()}
-    _, expected, _ = runner.iterate(runner.restart_envs(state, 4))
+    _, expected, _ = runner.iterate(runner.restart_envs(state))
     _, metrics, _ = twin.iterate(twin.restore(arrays))
     assert metrics["learning_rate"] == expected["learning_rate"] != 1e-4
 

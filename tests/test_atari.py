@@ -61,7 +61,7 @@ def envpool_play(game: str, actions: np.ndarray, **options: int) -> Iterator[Mom
 
 def gymnasium_play(env_id: str, actions: np.ndarray) -> Iterator[Moment]:
     """With next-step autoreset."""
-    env = make_atari(env_id, True, ONE_NOOP_MAX)
+    env = make_atari(env_id, Atari(True, False), noop_max=ONE_NOOP_MAX)
     obs, _ = env.reset(seed=3)
     yield Moment(obs, 0.0, 0.0, False, False, False, lives(env))
     done = False
@@ -79,7 +79,7 @@ def gymnasium_play(env_id: str, actions: np.ndarray) -> Iterator[Moment]:
 
 
 def random_actions(env_id: str, num_steps: int) -> np.ndarray:
-    env = make_atari(env_id, True)
+    env = make_atari(env_id, Atari(True, False))
     choices = env.action_space.n  # type: ignore[attr-defined]
     env.close()
     return np.random.default_rng(0).integers(0, choices, num_steps)
@@ -126,7 +126,7 @@ def test_the_step_limit_is_the_same_on_envpool(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_numbers_of_the_task_are_those_of_envpool() -> None:
     theirs = envpool.make_spec("Breakout-v5").config
-    ours = (atari.NOOP_MAX, atari.FRAME_SKIP, atari.STACKED_FRAMES, MAX_STEPS_PER_GAME)
+    ours = (atari.NOOP_MAX, atari.FRAME_SKIP, Atari(True, False).frames, MAX_STEPS_PER_GAME)
     assert ours == (theirs.noop_max, theirs.frame_skip, theirs.stack_num, theirs.max_episode_steps)
     assert theirs.repeat_action_probability == 0
     assert theirs.use_fire_reset
@@ -135,14 +135,14 @@ def test_the_numbers_of_the_task_are_those_of_envpool() -> None:
 
 
 def has_fire(game: str) -> bool:
-    env = make_atari(f"{game}NoFrameskip-v4", True)
+    env = make_atari(f"{game}NoFrameskip-v4", Atari(True, False))
     meanings: list[str] = env.unwrapped.get_action_meanings()  # type: ignore[attr-defined]
     env.close()
     return "FIRE" in meanings
 
 
 def test_after_a_lost_life_the_same_game_goes_on() -> None:
-    env = make_atari("BreakoutNoFrameskip-v4", True)
+    env = make_atari("BreakoutNoFrameskip-v4", Atari(True, False))
     env.reset(seed=1)
     seen, frame_numbers = [lives(env)], [ale(env).getEpisodeFrameNumber()]
     for _ in range(4):
@@ -158,7 +158,7 @@ def test_after_a_lost_life_the_same_game_goes_on() -> None:
 
 
 def test_after_the_last_life_a_new_game_starts() -> None:
-    env = make_atari("BreakoutNoFrameskip-v4", True)
+    env = make_atari("BreakoutNoFrameskip-v4", Atari(True, False))
     env.reset(seed=1)
     for _ in range(4):
         play_to_the_end(env)
@@ -215,7 +215,7 @@ def test_after_the_time_limit_of_a_wrapper_a_new_game_starts() -> None:
 
 @pytest.mark.parametrize("make", [make_atari, make_atari_baselines])
 def test_a_seed_starts_a_new_game_in_the_middle_of_one(make: Callable[..., gymnasium.Env[Any, Any]]) -> None:
-    env = make("BreakoutNoFrameskip-v4", True)
+    env = make("BreakoutNoFrameskip-v4", Atari(True, False))
     fresh, _ = env.reset(seed=1)
     play_to_the_end(env)
     again, _ = env.reset(seed=1)
@@ -225,7 +225,7 @@ def test_a_seed_starts_a_new_game_in_the_middle_of_one(make: Callable[..., gymna
 
 @pytest.mark.parametrize("make", [make_atari, make_atari_baselines])
 def test_without_episodic_life_an_episode_is_a_game(make: Callable[..., gymnasium.Env[Any, Any]]) -> None:
-    env = make("BreakoutNoFrameskip-v4", False)
+    env = make("BreakoutNoFrameskip-v4", Atari(False, False))
     env.reset(seed=1)
     _, _, info = play_to_the_end(env)
     assert not info["life_lost"]

@@ -70,12 +70,12 @@ def test_a_game_begins_with_noops_a_step_of_fire_and_one_of_the_next_action(seed
 
 def test_a_game_without_fire_begins_with_the_frame_of_its_last_noop() -> None:
     env, noops = raw("FreewayNoFrameskip-v4", 1)
-    obs, _ = make_atari_baselines("FreewayNoFrameskip-v4", True).reset(seed=1)
+    obs, _ = make_atari_baselines("FreewayNoFrameskip-v4", Atari(True, False)).reset(seed=1)
     assert_array_equal(obs, np.stack([seen_after(env, [NOOP] * noops, pooled=1)] * 4))
 
 
 def test_a_game_begins_after_1_to_30_noops() -> None:
-    env = make_atari_baselines("FreewayNoFrameskip-v4", True)
+    env = make_atari_baselines("FreewayNoFrameskip-v4", Atari(True, False))
     numbers = set()
     for seed in [1] + [None] * 150:
         env.reset(seed=seed)
@@ -89,7 +89,7 @@ def test_a_game_begins_after_1_to_30_noops() -> None:
 def test_the_next_life_begins_in_the_same_game_after_a_noop_and_fire_without_more_noops(
     env_id: str, frames: int
 ) -> None:
-    env = make_atari_baselines(f"{env_id}NoFrameskip-v4", True)
+    env = make_atari_baselines(f"{env_id}NoFrameskip-v4", Atari(True, False))
     env.reset(seed=1)
     seen = [lives(env)]
     for _ in range(2):

@@ -30,7 +30,7 @@ def start_frames(env: gymnasium.Env[Any, Any], seeds: range) -> list[int]:
 @pytest.mark.parametrize("game", ["Breakout", "Freeway"])
 def test_seeds_differ_in_their_noops_and_repeat_them(game: str) -> None:
     # Breakout: 0 to 29 no-ops and FIRE. Freeway: 1 to 30 no-ops.
-    env = make_atari(f"{game}NoFrameskip-v4", True)
+    env = make_atari(f"{game}NoFrameskip-v4", Atari(True, False))
     numbers = start_frames(env, range(20))
     assert set(numbers) <= set(range(1, 31))
     assert len(set(numbers)) >= 10
@@ -49,7 +49,7 @@ def memory_after(env_id: str, seed: int, actions: list[int]) -> np.ndarray:
 @pytest.mark.parametrize(("game", "last"), [("Breakout", atari.FIRE), ("Freeway", atari.NOOP)])
 def test_games_start_with_fire_only_where_they_have_it(game: str, last: int) -> None:
     env_id = f"{game}NoFrameskip-v4"
-    env = make_atari(env_id, True)
+    env = make_atari(env_id, Atari(True, False))
     (frames,) = start_frames(env, range(3, 4))
     assert frames > 1
     other = 1 - last
@@ -72,7 +72,7 @@ def test_the_step_limit_truncates_a_game_and_does_not_terminate_it(monkeypatch: 
 
 def test_a_game_that_ends_on_the_step_limit_is_terminated_and_not_truncated(monkeypatch: pytest.MonkeyPatch) -> None:
     def last_step() -> tuple[int, bool, bool]:
-        env = make_atari("BreakoutNoFrameskip-v4", False)
+        env = make_atari("BreakoutNoFrameskip-v4", Atari(False, False))
         env.reset(seed=1)
         rng = np.random.default_rng(1)
         for step in range(1, 1000):

@@ -92,7 +92,7 @@ def test_replays_act_on_fresh_noise_and_learn_what_plain_calls_learn(
         state = runner.init(1)
         for _ in range(2):
             state, _, _ = runner.iterate(state)
-        state, _, _ = runner.iterate(runner.restart_envs(state, 2))
+        state, _, _ = runner.iterate(runner.restart_envs(state))
         state, _, _ = runner.iterate(runner.restore(runner.export(state)))
         taken.append(np.stack(env.actions))
         learnt.append(np.concatenate([a.ravel() for n, a in runner.export(state).items() if n.startswith("params.")]))
@@ -165,7 +165,7 @@ def test_what_a_recording_does_to_inputs_and_outputs_changes_nothing_that_is_lea
             state, _, _ = runner.iterate(state)
         if rehearsed:
             assert {function.recordings for function in recorded.values()} == {1}
-        state, _, _ = runner.iterate(runner.restart_envs(state, 3))
+        state, _, _ = runner.iterate(runner.restart_envs(state))
         state, _, _ = runner.iterate(runner.restore(runner.export(state), restore_envs=True))
         ends.append(runner.export(state))
     for name, array in ends[0].items():

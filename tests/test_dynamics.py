@@ -16,7 +16,7 @@ from numpy.testing import assert_array_equal
 from ppo_bench.envs.base import EnvStep
 from ppo_bench.envs.deep_sea import DeepSea
 from ppo_bench.envs.dynamics.acrobot import Acrobot
-from ppo_bench.envs.dynamics.base import Autoreset, PortableDynamics, map_fields
+from ppo_bench.envs.dynamics.base import Autoreset, PortableDynamics
 from ppo_bench.envs.dynamics.cartpole import CartPole
 from ppo_bench.envs.dynamics.mountain_car import MountainCar, MountainCarContinuous
 from ppo_bench.envs.dynamics.pendulum import Pendulum
@@ -42,7 +42,7 @@ def actions_of(dynamics: Any) -> np.ndarray:
 
 
 def in_numpy(dynamics: Any, actions: np.ndarray) -> Iterator[EnvStep]:
-    env = Autoreset(np, dynamics, map_fields, traced=False)
+    env = Autoreset(np, dynamics)
     state, _ = env.init(np.arange(NUM_ENVS, dtype=np.int32))
     for row in actions:
         state, step = env.step(state, row)
@@ -50,7 +50,7 @@ def in_numpy(dynamics: Any, actions: np.ndarray) -> Iterator[EnvStep]:
 
 
 def in_torch(dynamics: Any, actions: np.ndarray, compiled: bool) -> Iterator[EnvStep]:
-    env = Autoreset(torch, dynamics.with_xp(torch), map_fields, traced=False)
+    env = Autoreset(torch, dynamics.with_xp(torch))
     torch.compiler.reset()
     step_of = torch.compile(env.step, fullgraph=True, dynamic=False) if compiled else env.step
     state, _ = env.init(torch.arange(NUM_ENVS, dtype=torch.int32))
@@ -62,7 +62,7 @@ def in_torch(dynamics: Any, actions: np.ndarray, compiled: bool) -> Iterator[Env
 
 def in_jax(dynamics: Any, actions: np.ndarray) -> Iterator[EnvStep]:
     with jax.enable_x64(True):
-        env = Autoreset(jnp, dynamics.with_xp(jnp), jax.tree.map, traced=True)
+        env = Autoreset(jnp, dynamics.with_xp(jnp))
         state, _ = env.init(jnp.arange(NUM_ENVS, dtype=jnp.int32))
         step_of = jax.jit(env.step)
         for row in actions:

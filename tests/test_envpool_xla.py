@@ -14,7 +14,7 @@ from numpy.testing import assert_array_equal
 from ppo_bench.envs.base import Atari, GraphEnv, Task, VectorEnv
 from ppo_bench.envs.envpool import EnvPoolBackend
 from ppo_bench.envs.envpool_xla import EnvPoolXlaBackend
-from ppo_bench.envs.jax.host import JaxVectorEnv
+from ppo_bench.envs.host import JaxVectorEnv
 from ppo_bench.runners.base import Episode
 from ppo_bench.runners.program_runner import ProgramRunner
 from tests.processes import TRAIN
@@ -81,17 +81,17 @@ def address(state: Any) -> int:
 
 def test_a_rebuilt_pool_never_meets_the_program_of_an_earlier_one() -> None:
     env = in_program(CARTPOLE)
-    runner = runner_for("jax_xla", problem_for(env, 100, SHORT))
+    runner: Any = runner_for("jax_xla", problem_for(env, 100, SHORT))
     state = runner.init(1)
     pools, addresses, programs = [], [], []
     for iteration in (1, 2):
         pools.append(env._envs.pool)  # type: ignore[attr-defined] # kept, so that no other gets its address
         addresses.append(address(state.envs.state))
-        programs.append(state.program)
+        programs.append(runner.iteration_program(state))
         told = {"learning_rate": np.float32(0)}, np.int32(iteration)
-        text = state.program.lower(state.train_state, state.envs, np.int32(1), *told).as_text()
+        text = programs[-1].lower(state.train_state, state.envs, np.int32(1), *told).as_text()
         assert [str(a) in text for a in addresses] == [False] * (iteration - 1) + [True]
-        state = runner.restart_envs(runner.iterate(state)[0], iteration)
+        state = runner.restart_envs(runner.iterate(state)[0])
     assert len(set(addresses)) == len(set(map(id, programs))) == 2
     runner.close()
 
@@ -100,7 +100,7 @@ def test_a_pool_is_closed_once_no_program_steps_it() -> None:
     spec = problem_for(in_program(CARTPOLE), 100, ["ppo.num_steps=2048"])
     runner = ProgramRunner(spec, spec.env, iterations_per_call=8)  # type: ignore[arg-type]
     state, _, _ = runner.iterate(runner.init(1))
-    last: Any = state.pending[-1].rewards.value_mask
+    last: Any = state.pending[-1][0].value_mask
     assert not last.is_ready()  # the device has run ahead, and is still at it
     runner.close()
     assert last.is_ready()
@@ -130,7 +130,7 @@ def episodes_of(backend: str) -> list[Episode]:
         state, _, episodes = runner.iterate(state)
         finished += [episode._replace(step=episode.step + iteration * spec.ppo.batch_size) for episode in episodes]
         if iteration == 5:
-            state = runner.restart_envs(state, iteration)
+            state = runner.restart_envs(state)
     runner.close()
     return finished
 

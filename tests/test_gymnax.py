@@ -18,8 +18,8 @@ from ppo_bench.envs.base import Task
 from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.device import DeviceBackend
 from ppo_bench.envs.dynamics.env import DynamicsEnv
+from ppo_bench.envs.host import JaxVectorEnv
 from ppo_bench.envs.jax.gymnax import Gymnax
-from ppo_bench.envs.jax.host import JaxVectorEnv
 from ppo_bench.envs.random_play import random_actions
 from ppo_bench.mathematics import noise
 
@@ -71,7 +71,7 @@ def made(env_id: str, num_envs: int = 2, **kwargs: Any) -> DynamicsEnv:
 @pytest.mark.parametrize("env_id", [PENDULUM, pytest.param(BREAKOUT, marks=pytest.mark.slow), LAKE])
 def test_an_environment_is_stepped_as_it_steps_itself(env_id: str) -> None:
     env, seeds = made(env_id), [5, 6]
-    result = env.reset(seeds)
+    result = env.reset(jnp, seeds)
     module, _, name = env_id.partition(":")
     own = getattr(__import__(module, fromlist=[name]), name)()
     words = noise.reset_words(jnp, jnp.array(seeds, jnp.int32), jnp.zeros(2, jnp.int32), 2)
@@ -102,7 +102,7 @@ def test_it_keeps_the_contract(env_id: str) -> None:
 
 
 def test_a_time_limit_is_no_end_of_the_game_in_the_older_interface_either() -> None:
-    result = made("tests.test_gymnax:Counting").reset([1, 2])
+    result = made("tests.test_gymnax:Counting").reset(jnp, [1, 2])
     state, flags = result.state, []
     for t in range(1, 8):
         state, step = result.step(state, jnp.array([0, int(t == 3)]))
@@ -115,7 +115,7 @@ def test_a_time_limit_is_no_end_of_the_game_in_the_older_interface_either() -> N
 
 def test_parameters_are_those_that_are_given() -> None:
     env = made("tests.test_gymnax:Counting", max_steps_in_episode=3)
-    result, truncated = env.reset([1, 2]), []
+    result, truncated = env.reset(jnp, [1, 2]), []
     state = result.state
     for _ in range(3):
         state, step = result.step(state, jnp.array([0, 0]))

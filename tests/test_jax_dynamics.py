@@ -92,7 +92,7 @@ def episodes_in_gymnasium(env_id: str, good: bool) -> list[Episode]:
 
 def follow(env: DynamicsEnv, episodes: list[Episode]) -> list[Episode]:
     """The same actions from the same first states: one compiled program, all episodes side by side."""
-    result = env.reset(range(len(episodes)))
+    result = env.reset(jnp, range(len(episodes)))
     with jax.enable_x64(True):
         positions = [jnp.asarray(column) for column in np.stack([episode.first for episode in episodes], axis=1)]
         dynamics = type(result.state.dynamics)(*positions, *result.state.dynamics[len(positions) :])
@@ -147,7 +147,7 @@ def test_first_states_are_uniform_within_gymnasiums_limits(env_id: str) -> None:
     for seed, row in enumerate(theirs):
         env.reset(seed=seed)
         row[:] = env.state  # type: ignore[attr-defined]
-    result = DeviceBackend("device").make(Task("any", env_id, 4000)).reset(noise.env_seeds(1, 0, 4000))
+    result = DeviceBackend("device").make(Task("any", env_id, 4000)).reset(jnp, noise.env_seeds(1, 0, 4000))
     ours = np.stack([np.asarray(x) for x in result.state.dynamics[: len(low)]], 1)
     for values, spread in ((theirs, 0.15), (ours, 0.05)):  # the limits above are gymnasium's, and ours
         assert ((low - 1e-7 <= values) & (values <= high + 1e-7)).all()

@@ -21,13 +21,13 @@ from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.device import DYNAMICS, DeviceBackend
 from ppo_bench.envs.dynamics.cartpole import CartPole, CartPoleState
 from ppo_bench.envs.dynamics.env import DynamicsEnv
-from ppo_bench.envs.jax.host import JaxVectorEnv
+from ppo_bench.envs.host import JaxVectorEnv
 from tests.policies import balance
 
 
 def test_a_fall_in_the_last_step_is_both_as_in_gymnasium() -> None:
     env = DynamicsEnv(CartPole(), 1)
-    result = env.reset([0])
+    result = env.reset(jnp, [0])
     with jax.enable_x64(True):
         fallen = CartPoleState(*(jnp.full(1, x, jnp.float64) for x in (2.39, 9.0, 0.0, 0.0)))
         state = result.state._replace(dynamics=fallen, steps=jnp.full(1, 499, jnp.int32))
@@ -116,7 +116,7 @@ def test_resets_that_are_costly_are_those_of_all_environments_at_once(num_envs: 
 
     def played(dynamics: Counter) -> Any:
         env = DynamicsEnv(dynamics, num_envs)
-        states = [env.reset([seed + k for k in range(num_envs)]).state for seed in (1, 100)]
+        states = [env.reset(jnp, [seed + k for k in range(num_envs)]).state for seed in (1, 100)]
         stacked = jax.tree.map(lambda *arrays: jnp.stack(arrays), *states)
         play = jax.vmap(lambda state: jax.lax.scan(env.step, state, actions))
         with jax.enable_x64(True):

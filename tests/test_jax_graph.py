@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.dynamics.cartpole import CartPole
 from ppo_bench.envs.dynamics.env import DynamicsEnv
-from ppo_bench.envs.jax.host import JaxVectorEnv
+from ppo_bench.envs.host import JaxVectorEnv
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.base import Episode, Metrics
 from ppo_bench.runners.program_runner import MAX_PENDING, ProgramRunner
@@ -59,7 +60,7 @@ def test_an_exported_state_goes_on_as_the_one_it_came_from() -> None:
     runner, twin = (runner_for("jax_xla", problem_for(DynamicsEnv(CartPole(), 4), 10, NORMALIZED)) for _ in range(2))
     state, _, _ = runner.iterate(runner.init(SEED))
     arrays = runner.export(state)
-    state, _, episodes = runner.iterate(runner.restart_envs(state, 1))
+    state, _, episodes = runner.iterate(runner.restart_envs(state))
     twin_state, _, twin_episodes = twin.iterate(twin.restore(arrays))
     expected, found = runner.export(state), twin.export(twin_state)
     assert episodes == twin_episodes
@@ -81,7 +82,7 @@ def test_iterations_given_ahead_are_the_same_iterations() -> None:
             rows.append((metrics, episodes))
         given.append(rows)
         ends.append(runner.export(state))
-        assert state.program._cache_size() == 1  # type: ignore[attr-defined]  # given ahead or not, one program
+        assert runner.iteration_program(state)._cache_size() == 1  # type: ignore[attr-defined]  # given ahead or not, one program
     assert given[0] == given[1]
     assert all(np.array_equal(ends[0][name], ends[1][name]) for name in ends[0])
 
@@ -98,12 +99,12 @@ def test_a_device_never_has_more_than_it_takes_at_once_and_nothing_past_the_end_
 
 
 def test_a_restart_of_environments_in_jax_compiles_nothing() -> None:
-    runner = runner_for("jax_xla", problem_for(DynamicsEnv(CartPole(), 4), 10, []))
+    runner: Any = runner_for("jax_xla", problem_for(DynamicsEnv(CartPole(), 4), 10, []))
     state = runner.init(SEED)
-    program = state.program
-    state = runner.restart_envs(runner.iterate(state)[0], 1)
+    program = runner.iteration_program(state)
+    state = runner.restart_envs(runner.iterate(state)[0])
     runner.iterate(state)
-    assert state.program is program
+    assert runner.iteration_program(state) is program
     assert program._cache_size() == 1
 
 

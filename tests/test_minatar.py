@@ -19,7 +19,7 @@ from ppo_bench.envs.base import Task
 from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.device import MINATAR, DeviceBackend
 from ppo_bench.envs.dynamics.env import DynamicsEnv
-from ppo_bench.envs.jax.host import JaxVectorEnv
+from ppo_bench.envs.host import JaxVectorEnv
 from ppo_bench.envs.jax.pgx_games import MinAtar
 from ppo_bench.envs.random_play import random_actions
 from ppo_bench.networks.spec import Auto, MinAtarCnn, Mlp

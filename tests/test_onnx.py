@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose
 from ppo_bench.commands.export.command import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.envs.host import to_vector_env
-from ppo_bench.envs.observation_selection import make_env
+from ppo_bench.envs.make import make_env
 from ppo_bench.runners import checkpoint
 from ppo_bench.runs.play import load_agent
 from ppo_bench.runs.run_config import load_run

@@ -117,7 +117,7 @@ def test_the_preset_marks_the_observing_player_by_planes_of_1() -> None:
     config = load_config(["experiment=cleanrl/ppo_pettingzoo_ma_atari", "ppo.num_envs=2"])
     env = config.backend.make(config.task)
     network = config.network_for(env)
-    obs = torch.from_numpy(network.to_input_layout(env.reset([5, 5]).obs))  # type: ignore[union-attr]
+    obs = torch.from_numpy(network.to_input_layout(env.reset([5, 5]).obs))  # type: ignore[call-arg, union-attr]
     env.close()
     arrays = initial_weights(network.parameters, 1)
     params = {name: torch.from_numpy(array) for name, array in arrays.items()}

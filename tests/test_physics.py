@@ -15,8 +15,8 @@ from ppo_bench.envs.base import Task
 from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.device import DeviceBackend
 from ppo_bench.envs.dynamics.env import DynamicsEnv
+from ppo_bench.envs.host import JaxVectorEnv
 from ppo_bench.envs.jax.brax import PIPELINE, Brax
-from ppo_bench.envs.jax.host import JaxVectorEnv
 from ppo_bench.envs.random_play import random_actions
 
 pytestmark = pytest.mark.slow

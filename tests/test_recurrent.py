@@ -124,7 +124,7 @@ def test_wrong_input_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[st
             "does not divide 2, which is ppo.num_envs / ppo.shards=1",
         ),
         (["network=lstm", "network.units=0"], "network.units=0: must be at least 1"),
-        (["env.observe=[4]"], "env.observe=[4]: CartPole-v1 has the components 0 to 3"),
+        (["env.observe=[4]"], "env.observe=[4]: CartPole-v1 has no such components"),
     ):
         assert exit_code(main, [*words, f"outputs={tmp_path}"]) == 2
         assert_one_line(capfd.readouterr().err, fragment)

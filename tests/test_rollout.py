@@ -196,11 +196,11 @@ def test_a_memory_begins_anew_after_every_reset_step_over_two_rollouts() -> None
     state, first, _ = collect(envs, begun(envs), watch(policy_inputs))
     assert_array_equal(first["value_mask"], [[1, 1], [1, 1], [0, 1]])
     assert_array_equal(first["episode_start"], [[1, 1], [0, 0], [0, 0]])
-    assert_array_equal(state["envs.start"], [True, False])
+    assert_array_equal(state["envs.episode_start"], [True, False])
     state, second, _ = collect(envs, envs.export(state), watch(policy_inputs))
     assert_array_equal(second["value_mask"], [[1, 0], [1, 1], [1, 1]])
     assert_array_equal(second["episode_start"], [[1, 0], [0, 1], [0, 0]])
-    assert_array_equal(state["envs.start"], [False, False])
+    assert_array_equal(state["envs.episode_start"], [False, False])
     assert_array_equal(
         [one.episode_start for one in policy_inputs], [*first["episode_start"], *second["episode_start"]]
     )  # what the policy is told
@@ -225,11 +225,11 @@ def test_actions_count_as_was_said_before_their_step_and_never_at_resets_over_tw
     state, first, _ = collect(envs, begun(envs), idle)
     assert_array_equal(first["value_mask"], [[1, 1], [1, 0], [1, 1]])
     assert_array_equal(first["policy_mask"], [[1, 1], [0, 0], [1, 0]])
-    assert_array_equal(state["envs.acts"], [False, True])
+    assert_array_equal(state["envs.policy_mask"], [False, True])
     state, second, _ = collect(envs, envs.export(state), idle)
     assert_array_equal(second["value_mask"], [[1, 1], [1, 1], [0, 1]])
     assert_array_equal(second["policy_mask"], [[0, 1], [1, 1], [0, 0]])
-    assert_array_equal(state["envs.acts"], [False, True])
+    assert_array_equal(state["envs.policy_mask"], [False, True])
 
 
 def test_continuous_actions_are_clipped_for_the_environments_alone() -> None:

@@ -22,16 +22,16 @@ def played() -> tuple[Script, HostEnvs, Arrays]:
     state, _, _ = collect(envs, begun(envs), idle)
     assert_array_equal(state["envs.lengths"], [0, 2])
     assert state["envs.discounted_returns"].all()
-    assert not state["envs.start"].any()
-    assert not state["envs.acts"].any()
+    assert not state["envs.episode_start"].any()
+    assert not state["envs.policy_mask"].any()
     return env, envs, state
 
 
 def assert_fresh_with_these_statistics(state: Arrays, exported: Arrays) -> None:
     """Accumulators are cleared; statistics are the exported ones after the first observations of row 0."""
     assert not state["envs.done"].any()
-    assert state["envs.start"].all()
-    assert state["envs.acts"].all()
+    assert state["envs.episode_start"].all()
+    assert state["envs.policy_mask"].all()
     assert not state["envs.returns"].any()
     assert not state["envs.lengths"].any()
     assert not state["envs.discounted_returns"].any()

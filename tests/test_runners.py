@@ -86,7 +86,7 @@ def test_an_exported_state_goes_on_as_the_one_it_came_from(framework: str) -> No
     runner = runner_for(framework, cartpole_problem())
     state, _, _ = runner.iterate(runner.init(SEED))
     arrays = {name: array.copy() for name, array in runner.export(state).items()}
-    state, _, _ = runner.iterate(runner.restart_envs(state, 1))
+    state, _, _ = runner.iterate(runner.restart_envs(state))
     twin = runner_for(framework, cartpole_problem())
     twin_state, _, _ = twin.iterate(twin.restore(arrays))
     expected, found = runner.export(state), twin.export(twin_state)
@@ -131,7 +131,7 @@ def test_a_checkpoint_of_one_framework_goes_on_in_another(writer: str, reader: s
     state = source.init(SEED)
     state, _, _ = source.iterate(state)
     arrays = source.export(state)
-    state, metrics, episodes = source.iterate(source.restart_envs(state, 1))
+    state, metrics, episodes = source.iterate(source.restart_envs(state))
     target = runner_for(reader, cartpole_problem(precise))
     target_state, target_metrics, target_episodes = target.iterate(target.restore(arrays))
     assert target_episodes == episodes

@@ -20,7 +20,7 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import ResetResult
 from ppo_bench.envs.dynamics.cartpole import CartPole
 from ppo_bench.envs.dynamics.env import DynamicsEnv
-from ppo_bench.envs.jax.host import JaxVectorEnv
+from ppo_bench.envs.host import JaxVectorEnv
 from ppo_bench.mathematics.arrays import Arrays
 from tests.runners import problem_for, runner_for
 from tests.seams import LEVELLED, SMALL, ours
@@ -37,7 +37,7 @@ def played(framework: str, env: Any, overrides: Sequence[str]) -> tuple[Arrays, 
         state, metrics, _ = runner.iterate(state)
         rows.append(metrics)
         if iteration == 2:
-            state = runner.restart_envs(state, 2)
+            state = runner.restart_envs(state)
     arrays = runner.export(state)
     runner.close()
     return arrays, rows
@@ -66,8 +66,8 @@ class Ruled(DynamicsEnv):
 
     masks_actions = True
 
-    def reset(self, seeds: Sequence[int]) -> ResetResult:
-        result = super().reset(seeds)
+    def reset(self, xp: Any, seeds: Sequence[int], device: Any = None) -> ResetResult:
+        result = super().reset(xp, seeds)
         return ResetResult(
             self.step, result.state, result.policy_input._replace(action_mask=self._action_mask(result.state))
         )

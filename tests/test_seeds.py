@@ -19,7 +19,7 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import GraphEnv
 from ppo_bench.envs.dynamics.cartpole import CartPole, CartPoleState
 from ppo_bench.envs.dynamics.env import DynamicsEnv
-from ppo_bench.envs.observation_selection import make_env
+from ppo_bench.envs.make import make_env
 from ppo_bench.runners.jax_seeds import JaxSeedsRunner
 from ppo_bench.runners.program_runner import ProgramRunner
 from tests.runners import problem_for
@@ -51,7 +51,7 @@ def test_each_seed_learns_what_it_learns_alone(
         state, measured = together.iterate(state)
         rows.append(measured)
         if i == 1:
-            state = together.restart_envs(state, 2)
+            state = together.restart_envs(state)
     for k, (seed, arrays) in enumerate(zip(seeds, together.export(state), strict=True)):
         own = alone.init(seed)
         for i in range(4):
@@ -61,7 +61,7 @@ def test_each_seed_learns_what_it_learns_alone(
             np.testing.assert_allclose([*found.values()], [*metrics.values()], rtol=tolerance, atol=tolerance / 1000)
             assert rows[i][k][1] == episodes
             if i == 1:
-                own = alone.restart_envs(own, 2)
+                own = alone.restart_envs(own)
         expected = alone.export(own)
         assert arrays.keys() == expected.keys()
         assert arrays["seed"] == seed
@@ -112,7 +112,7 @@ def test_a_restored_state_goes_on_as_the_one_it_came_from() -> None:
     state, _ = runner.iterate(runner.init(SEEDS))
     exported = runner.export(state)
     twin = JaxSeedsRunner(problem_for(DynamicsEnv(CartPole(), 4), 9, NORMALIZED), DynamicsEnv(CartPole(), 4), 1)
-    restarted, _ = runner.iterate(runner.restart_envs(state, 1))
+    restarted, _ = runner.iterate(runner.restart_envs(state))
     restored, _ = twin.iterate(twin.restore(exported))
     for a, b in zip(runner.export(restarted), twin.export(restored), strict=True):
         assert all(np.array_equal(a[name], b[name]) for name in a)
@@ -131,7 +131,7 @@ def test_games_and_rnd_learn_in_one_program_what_they_learn_alone(env: str) -> N
         own, metrics, episodes = alone.iterate(own)
         assert measured[1][1] == episodes
         np.testing.assert_allclose([*measured[1][0].values()], [*metrics.values()], rtol=1e-7, atol=1e-10)
-        state, own = together.restart_envs(state, state.iteration), alone.restart_envs(own, own.iteration)
+        state, own = together.restart_envs(state), alone.restart_envs(own)
     arrays, expected = together.export(state)[1], alone.export(own)
     for name, array in expected.items():
         np.testing.assert_allclose(arrays[name], array, rtol=1e-7, atol=1e-10, err_msg=name)

@@ -20,7 +20,7 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import EnvStep, PolicyInput
 from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.host import to_vector_env
-from ppo_bench.envs.observation_selection import make_env
+from ppo_bench.envs.make import make_env
 from ppo_bench.envs.tensors import TensorEnv
 from ppo_bench.mathematics.arrays import select_prefix
 from ppo_bench.runners.base import Episode, TrainingSpec
@@ -155,7 +155,7 @@ def test_an_exported_state_goes_on_as_the_one_it_came_from() -> None:
     runner, twin = (runner_for("torch_eager", problem_for(TensorEnv(Poles(4), "poles"), 10, words)) for _ in range(2))
     state, _, _ = runner.iterate(runner.init(3))
     arrays = runner.export(state)
-    state, _, episodes = runner.iterate(runner.restart_envs(state, 1))
+    state, _, episodes = runner.iterate(runner.restart_envs(state))
     twin_state, _, twin_episodes = twin.iterate(twin.restore(arrays))
     expected, found = runner.export(state), twin.export(twin_state)
     assert episodes == twin_episodes
@@ -190,7 +190,7 @@ def test_the_observed_components_are_those_of_final_observations_too() -> None:
     finals = []
     both: list[Any] = [env, TensorEnv(Poles(8, limit_steps=3), "poles")]
     for each in both:
-        result = each.reset_with_xp(torch, range(8))
+        result = each.reset(torch, range(8))
         for _ in range(3):
             _, step = result.step(result.state, torch.zeros(8, dtype=torch.int64))
         assert step.truncated.all()

@@ -10,7 +10,7 @@ import torch
 from gymnasium.spaces import Box, Discrete
 
 from ppo_bench.configuration.load import load_config
-from ppo_bench.envs.observation_selection import make_env
+from ppo_bench.envs.make import make_env
 from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.spec import Mlp, NatureCnn
 from ppo_bench.runners.torch_device import DEFAULT_THREADS, set_threads, threads_for

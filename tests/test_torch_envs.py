@@ -18,7 +18,7 @@ from ppo_bench.common.errors import ConfigError, RunError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.dynamics.cartpole import CartPole
 from ppo_bench.envs.dynamics.env import DynamicsEnv
-from ppo_bench.envs.observation_selection import make_env
+from ppo_bench.envs.make import make_env
 from ppo_bench.mathematics.arrays import Array, Arrays
 from ppo_bench.runners import torch as torch_runner
 from ppo_bench.runners import torch_envs
@@ -83,7 +83,7 @@ def test_an_exported_state_goes_on_as_the_one_it_came_from() -> None:
     runner, twin = (runner_for("torch_eager", problem_for(DynamicsEnv(CartPole(), 4), 10, words)) for _ in range(2))
     state, _, _ = runner.iterate(runner.init(3))
     arrays = runner.export(state)
-    state, _, episodes = runner.iterate(runner.restart_envs(state, 1))
+    state, _, episodes = runner.iterate(runner.restart_envs(state))
     twin_state, _, twin_episodes = twin.iterate(twin.restore(arrays))
     expected, found = runner.export(state), twin.export(twin_state)
     assert episodes == twin_episodes
@@ -97,7 +97,7 @@ def test_jax_is_not_needed() -> None:
         "import sys; sys.modules['jax'] = None\n"
         "from ppo_bench.configuration.load import load_config\n"
         "from ppo_bench.envs.host import to_vector_env\n"
-        "from ppo_bench.envs.observation_selection import make_env\n"
+        "from ppo_bench.envs.make import make_env\n"
         "config = load_config(['backend=device', 'framework=torch_eager', 'env=pendulum', 'device=cpu'])\n"
         "config.require()\n"
         "runner = config.framework.runner(config.training_spec(make_env(config.backend, config.task)))\n"

@@ -14,7 +14,7 @@ from ppo_bench.common.flattened import is_byte_space
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.envpool import EnvPoolEnv
 from ppo_bench.envs.envpool_xla import EnvPoolXlaBackend
-from ppo_bench.envs.observation_flattening import ObservationFlattener, RowFlattener, declare_categories
+from ppo_bench.envs.observation_flattening import ObservationFlattener, declare_categories, observation_flattener
 from ppo_bench.networks.spec import Mlp
 
 SPACES = {
@@ -43,20 +43,21 @@ def test_the_layout_is_gymnasiums(space: Any) -> None:
     found = vectors(stacked(samples))
     assert_array_equal(found, [spaces.flatten(space, sample) for sample in samples])
     assert (found.shape[1:], found.dtype) == (vectors.space.shape, vectors.space.dtype)
+    assert_array_equal(vectors.flatten_row(samples[0]), found[0])
 
 
 def test_a_board_stays_a_board() -> None:
-    vectors = ObservationFlattener(spaces.MultiBinary((6, 7, 2)))
-    assert vectors.is_identity
-    assert vectors.space == spaces.Box(0, 1, (6, 7, 2), np.bool_)  # type: ignore[arg-type]
+    board = declare_categories("ConnectFour-v1", spaces.MultiBinary((6, 7, 2)))
+    assert board == spaces.Box(0, 1, (6, 7, 2), np.bool_)  # type: ignore[arg-type]
+    assert observation_flattener(board) is None
 
 
 def flattened(parts: dict[str, Any], obs: dict[str, Any]) -> tuple[Any, np.ndarray]:
-    """The space of an observation's vector, and the vector; a batch of one observation has the same."""
-    flattener = RowFlattener(spaces.Dict(parts))
-    vector: np.ndarray = flattener.flatten(obs)
-    assert flattener.box.contains(vector.astype(flattener.box.dtype))
-    return flattener.box, vector
+    """The space of an observation's vector, and the vector."""
+    flattener = ObservationFlattener(spaces.Dict(parts))
+    vector = flattener.flatten_row(obs)
+    assert flattener.space.contains(vector)
+    return flattener.space, vector
 
 
 def test_bytes_beside_other_parts_are_scaled_and_bytes_alone_are_left_to_the_network() -> None:
@@ -109,7 +110,7 @@ def test_a_cell_of_minigrid_by_hand() -> None:
 def test_programs_see_what_the_host_sees(env_id: str) -> None:
     task = Task("x", env_id, 3)
     host, program = EnvPoolEnv(task, 1), EnvPoolXlaBackend("envpool_xla", 1).make(task)
-    first, result = host.reset([1, 2, 3]).obs, program.reset([1, 2, 3])
+    first, result = host.reset([1, 2, 3]).obs, program.reset(jnp, [1, 2, 3])
     assert_array_equal(first, result.policy_input.obs)
     state, rng = result.state, np.random.default_rng(1)
     for _ in range(30):

@@ -11,7 +11,7 @@ from ppo_bench.common.errors import ConfigError, RunError, one_line
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.check import Finding, check_contract
-from ppo_bench.envs.observation_selection import make_env
+from ppo_bench.envs.make import make_env
 
 
 def main(arguments: list[str]) -> int:

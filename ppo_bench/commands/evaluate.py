@@ -28,7 +28,7 @@ from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import to_schema, values_of
 from ppo_bench.configuration.schema import FOLDER, SEED, with_free_keys
 from ppo_bench.envs.host import to_vector_env
-from ppo_bench.envs.observation_selection import make_env
+from ppo_bench.envs.make import make_env
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Episode
 from ppo_bench.runs.play import MixedPlayer, Player, load_agent, play, random_agent

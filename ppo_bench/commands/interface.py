@@ -18,7 +18,7 @@ from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import PolicyInput
 from ppo_bench.envs.host import to_vector_env
-from ppo_bench.envs.observation_selection import make_env
+from ppo_bench.envs.make import make_env
 from ppo_bench.mathematics.arrays import Tree
 from ppo_bench.runners import checkpoint
 from ppo_bench.runs.play import Agent, Decision, load_agent, play

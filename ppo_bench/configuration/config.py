@@ -72,6 +72,10 @@ class Config:
                 "backend=device, where one program can train several runs; elsewhere use a sweep: -m "
                 + " ".join((*values, f"seed={seeds}"))
             )
+        if self.devices_here > 1 and self.backend.in_graph and not self.backend.vmappable:
+            raise ConfigError(
+                f"devices={self.devices_here}: backend={self.backend.name} has one pool a process; use backend=envpool"
+            )
         if not elsewhere:
             self._require_devices()
         self.framework.require()
@@ -182,7 +186,6 @@ class Config:
             tuple(env.observe),
             env.players,
             tuple(env.info),
-            self.devices_here,
         )
 
     @cached_property

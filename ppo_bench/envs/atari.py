@@ -8,6 +8,7 @@ new game with every life.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import gymnasium
@@ -15,12 +16,11 @@ import numpy as np
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.envs.base import MAX_STEPS_PER_GAME
+from ppo_bench.envs.base import MAX_STEPS_PER_GAME, Atari
 
 NOOP, FIRE = 0, 1
 NOOP_MAX = 30
 FRAME_SKIP = 4
-STACKED_FRAMES = 4
 
 NEXT_LIFE = "next_life"
 """Reset option: continue the same game with its next life."""
@@ -121,11 +121,7 @@ class AtariEpisode(Lives):
 
 
 def make_game(
-    env_id: str,
-    max_frames: int,
-    render_mode: str | None,
-    kwargs: Mapping[str, Any] | None,
-    repeat_action_probability: float,
+    env_id: str, rules: Atari, max_frames: int, render_mode: str | None, kwargs: Mapping[str, Any]
 ) -> gymnasium.Env[Any, Any]:
     """A game of ale-py without preprocessing, one frame per step, truncated after `max_frames` unless that is 0.
 
@@ -133,15 +129,15 @@ def make_game(
     """
     fixed: dict[str, Any] = {
         "frameskip": 1,
-        "repeat_action_probability": repeat_action_probability,
+        "repeat_action_probability": rules.repeat_action_probability,
         "full_action_space": False,
         "max_num_frames_per_episode": max_frames,
         "max_episode_steps": None,
         "render_mode": render_mode,
     }
-    if conflicts := set(kwargs or {}) & set(fixed):
+    if conflicts := set(kwargs) & set(fixed):
         raise ConfigError(f"env.kwargs: {', '.join(sorted(conflicts))} is part of the Atari task and cannot be changed")
-    return gymnasium.make(env_id, **fixed, **(kwargs or {}))
+    return gymnasium.make(env_id, **fixed, **kwargs)
 
 
 def has_fire(env: gymnasium.Env[Any, Any]) -> bool:
@@ -151,20 +147,18 @@ def has_fire(env: gymnasium.Env[Any, Any]) -> bool:
 
 def make_atari(
     env_id: str,
-    episodic_life: bool,
-    noop_max: int = NOOP_MAX,
+    rules: Atari,
     render_mode: str | None = None,
-    kwargs: Mapping[str, Any] | None = None,
-    frames: int = STACKED_FRAMES,
-    repeat_action_probability: float = 0.0,
+    kwargs: Mapping[str, Any] = MappingProxyType({}),
+    noop_max: int = NOOP_MAX,
 ) -> gymnasium.Env[Any, Any]:
     """An Atari game with observations `[frames, 84, 84]` uint8; `info["life_lost"]` as in `AtariEpisode`.
 
     `kwargs` as in `make_game`.
     """
     # The limit of ale-py would count no-ops too, so AtariEpisode has its own.
-    env = make_game(env_id, 0, render_mode, kwargs, repeat_action_probability)
+    env = make_game(env_id, rules, 0, render_mode, kwargs)
     env = NoopFireReset(env, noop_max)
     env = AtariPreprocessing(env, noop_max=0, frame_skip=FRAME_SKIP, screen_size=84, terminal_on_life_loss=False)
-    env = LifeFrameStack(env, frames)
-    return AtariEpisode(env, episodic_life)
+    env = LifeFrameStack(env, rules.frames)
+    return AtariEpisode(env, rules.episodic_life)

@@ -9,12 +9,14 @@ game is truncated by ale-py after 108,000 frames, including no-ops.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import gymnasium
 from gymnasium.wrappers import FrameStackObservation, GrayscaleObservation, MaxAndSkipObservation, ResizeObservation
 
-from ppo_bench.envs.atari import FIRE, FRAME_SKIP, NOOP, NOOP_MAX, STACKED_FRAMES, Lives, has_fire, make_game
+from ppo_bench.envs.atari import FIRE, FRAME_SKIP, NOOP, NOOP_MAX, Lives, has_fire, make_game
+from ppo_bench.envs.base import Atari
 
 MAX_FRAMES_PER_GAME = 108_000
 
@@ -68,19 +70,14 @@ class BaselinesEpisode(Lives):
 
 
 def make_atari_baselines(
-    env_id: str,
-    episodic_life: bool,
-    render_mode: str | None = None,
-    kwargs: Mapping[str, Any] | None = None,
-    frames: int = STACKED_FRAMES,
-    repeat_action_probability: float = 0.0,
+    env_id: str, rules: Atari, render_mode: str | None = None, kwargs: Mapping[str, Any] = MappingProxyType({})
 ) -> gymnasium.Env[Any, Any]:
     """An Atari game with observations `[frames, 84, 84]` uint8; `info["life_lost"]` as in `BaselinesEpisode`.
 
     `kwargs` as in `make_game`.
     """
-    env = make_game(env_id, MAX_FRAMES_PER_GAME, render_mode, kwargs, repeat_action_probability)
+    env = make_game(env_id, rules, MAX_FRAMES_PER_GAME, render_mode, kwargs)
     env = MaxAndSkipObservation(NoopStart(env), FRAME_SKIP)
-    env = BaselinesEpisode(env, episodic_life)
+    env = BaselinesEpisode(env, rules.episodic_life)
     env = GrayscaleObservation(ResizeObservation(env, (84, 84)))
-    return FrameStackObservation(env, frames)
+    return FrameStackObservation(env, rules.frames)

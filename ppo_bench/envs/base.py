@@ -151,14 +151,12 @@ class ResetResult(NamedTuple):
     """First observations and the other inputs of the policy."""
     draw_reset_words: Callable[[Any, int], Any] = lambda state, num_steps: state
     """Function `(state, num_steps) -> state` that draws the random words of all resets in the next steps. After it, a
-    step of `reset_with_xp` does not branch on values, so that it can be compiled or recorded."""
+    step of PyTorch does not branch on values, so that it can be compiled or recorded."""
 
 
 class GraphEnv(ABC):
-    """N environments that step together inside a JAX program, under the same contract as a `VectorEnv`.
-
-    If they have `reset_with_xp`, PyTorch and NumPy step them too.
-    """
+    """N environments that step together inside a JAX program or as PyTorch's tensors, under the contract of a
+    `VectorEnv`."""
 
     is_program_cacheable: ClassVar[bool] = True
     """Whether a compiled program that steps the environments can be cached for other processes."""
@@ -169,16 +167,18 @@ class GraphEnv(ABC):
     same_step: bool = False
     """Whether a step that ends an episode returns the first observation of the next one (gymnasium's `SAME_STEP`).
     There are no reset steps then."""
-    reset_with_xp: Callable[..., ResetResult] | None = None
-    """Function `(xp, seeds, **device)` that restarts all environments, with one seed each, as arrays of `xp`: `numpy`,
-    or `torch` with `device=`. It returns the same step function each time. None if JAX alone steps them."""
+    portable: bool = False
+    """Whether `reset` takes each of `jax.numpy`, `torch` and `numpy`."""
     num_envs: int
     observation_space: gymnasium.spaces.Box[Any]
     action_space: Any
 
     @abstractmethod
-    def reset(self, seeds: Sequence[int]) -> ResetResult:
-        """Restart all environments, with one seed each."""
+    def reset(self, xp: Any, seeds: Sequence[int], device: Any = None) -> ResetResult:
+        """Restart all environments, with one seed each, as arrays of `xp`; those of `torch` are on `device`.
+
+        Raises `ConfigError` if `xp` does not step them.
+        """
 
     @abstractmethod
     def close(self) -> None:
@@ -231,16 +231,10 @@ class Task:
     """Number of players of a game, each in a row of its own (ppo_bench/envs/turns.py)."""
     info: tuple[str, ...] = ()
     """Names of numeric `info` entries that are recorded with episodes; see `episode_info` of `VectorEnv`."""
-    devices: int = 1
-    """Number of devices of the one JAX program that has the environments in it."""
-
-    def with_one_env(self) -> Task:
-        """A copy with a single environment, or with the rows of a single game."""
-        return self.with_num_envs(1)
 
     def with_num_envs(self, num_envs: int) -> Task:
-        """A copy with `num_envs` environments, rounded up to whole games, for one device."""
-        return replace(self, num_envs=-(-num_envs // self.players) * self.players, devices=1)
+        """A copy with `num_envs` environments, rounded up to whole games."""
+        return replace(self, num_envs=-(-num_envs // self.players) * self.players)
 
     def require_no_wrappers(self, backend: str, kwargs_too: bool = False, info_too: bool = True) -> None:
         """Raise `ConfigError` if the task has wrappers or Baselines' resets, which `backend` does not support.

@@ -12,7 +12,7 @@ import numpy as np
 from ppo_bench.common.errors import ConfigError, nearest, one_line, require
 from ppo_bench.common.values import NOT_HASHED
 from ppo_bench.envs.base import LIBRARIES, NO_LIMIT, EnvStep, PolicyInput, Task
-from ppo_bench.envs.observation_flattening import ObservationFlattener, declare_categories
+from ppo_bench.envs.observation_flattening import ObservationFlattener, declare_categories, observation_flattener
 from ppo_bench.envs.spaces import require_supported_spaces
 from ppo_bench.envs.turns import get_num_games, make_player_inputs, make_player_steps, require_players
 from ppo_bench.tuning.thread_affinity import FollowerThreads
@@ -84,11 +84,12 @@ class EnvPoolEnv:
             except (ImportError, TypeError, ValueError, AssertionError, RuntimeError) as error:
                 hint = "; Procgen needs Qt 5: make setup-procgen" if "Qt" in str(error) else ""
                 raise ConfigError(f"EnvPool cannot make {task.id!r}: {one_line(error)}{hint}") from error
-            vectors = ObservationFlattener(declare_categories(task.id, spec.gymnasium_observation_space))
-            self.observation_space = vectors.space
+            space = declare_categories(task.id, spec.gymnasium_observation_space)
+            flattener = observation_flattener(space)
+            self.observation_space = flattener.space if flattener else space
             self.action_space = spec.gymnasium_action_space
             require_players(task, spec.config.max_num_players)
-            self.layout = PoolLayout(vectors, task.players, _mask(spec))
+            self.layout = PoolLayout(flattener, task.players, _mask(spec))
             self.masks_actions = self.layout.mask is not None
             if self.players > 1 and not (self.masks_actions and "info:current_player" in spec.state_array_spec):
                 raise ConfigError(f"{task.id}: EnvPool does not say whose turn it is; such games are not played here")
@@ -100,15 +101,11 @@ class EnvPoolEnv:
         self._drawn = {"render_mode": render_mode} if render_mode else {}
         self._info_keys = task.info
         self.episode_info: dict[str, np.ndarray] = {}
-        self._pool: Any = None
+        self.pool: Any = None
+        """EnvPool's own object, as built by the last reset."""
         self._core: PoolCore | None = None
         self._threads = FollowerThreads()
         self._follows = num_threads == 1 and task.tuning.follow_caller
-
-    @property
-    def pool(self) -> Any:
-        """EnvPool's own object, as built by the last reset."""
-        return self._pool
 
     def reset(self, seeds: Sequence[int]) -> PolicyInput:
         """See `VectorEnv.reset`. It builds a new pool, since EnvPool takes seeds only when it is built."""
@@ -119,9 +116,9 @@ class EnvPoolEnv:
             warnings.simplefilter("ignore")
             # `seed=k` would give environment i the seed k + i, so that seeds 1 and 2 would share all but one stream.
             options = {**self._options, "env_seed": list(seeds)[:: self.players]}
-            self._pool = envpool.make_gymnasium(self._id, **options, **self._drawn)
-            obs, info = self._pool.reset()
-        self._core = PoolCore(self._pool, self.players, self._info_keys)
+            self.pool = envpool.make_gymnasium(self._id, **options, **self._drawn)
+            obs, info = self.pool.reset()
+        self._core = PoolCore(self.pool, self.players, self._info_keys)
         self._resets, self._policy_mask = np.zeros(self.num_envs, np.bool_), np.ones(self.num_envs, np.bool_)
         if not self.masks_actions:
             return PolicyInput(self.layout.to_array(obs))
@@ -147,14 +144,14 @@ class EnvPoolEnv:
 
     def render(self) -> np.ndarray:
         """A frame `[H, W, 3]` uint8 of the first environment; only with `render_mode="rgb_array"`."""
-        frame: np.ndarray = self._pool.render()[0]
+        frame: np.ndarray = self.pool.render()[0]
         return frame
 
     def close(self) -> None:
         """Stop the pool's threads."""
-        if self._pool is not None:
-            self._pool.close()
-            self._pool = self._core = None  # both hold its memory
+        if self.pool is not None:
+            self.pool.close()
+            self.pool = self._core = None  # both hold its memory
 
 
 class PoolCore:
@@ -241,14 +238,14 @@ def sort_by_game(games: np.ndarray, array: np.ndarray) -> np.ndarray:
 class PoolLayout(NamedTuple):
     """The layout of a pool's results, arrays of NumPy or JAX."""
 
-    vectors: ObservationFlattener
+    flattener: ObservationFlattener | None
     players: int
     mask: str | None
     """The dictionary with the mask of legal choices: "info", "obs", or None if there is no mask."""
 
     def to_array(self, obs: Any) -> Any:
         """Observations as one array."""
-        return obs if self.vectors.is_identity else self.vectors(obs)
+        return self.flattener(obs) if self.flattener else obs
 
     def turns(self, obs: Any, info: dict[str, Any]) -> tuple[Any, Any]:
         """The number of the player to move, `[G]`, and that player's legal choices, `[G, A]`."""

@@ -32,13 +32,9 @@ class EnvPoolXlaBackend:
         EnvPoolBackend(self.name, self.num_threads).require()
 
     def make(self, task: Task) -> EnvPoolGraphEnv:
-        """The environments of `task`. Raises `ConfigError` if it is for several players or devices of one process."""
+        """The environments of `task`. Raises `ConfigError` if it is for several players."""
         if task.players > 1:
             raise ConfigError(f"{task.id}: EnvPool's XLA interface has no games of turns; use backend=envpool")
-        if task.devices > 1:
-            raise ConfigError(
-                f"devices={task.devices}: backend=envpool_xla has one pool a process; use backend=envpool"
-            )
         task.require_no_wrappers("envpool_xla")
         share_gpu_memory()
         return EnvPoolGraphEnv(task, self.num_threads)
@@ -63,7 +59,7 @@ class EnvPoolGraphEnv(GraphEnv):
         self._steps: dict[bytes, _PoolStep] = {}
         """The step function of every handle (memory address) at which there was a pool."""
 
-    def reset(self, seeds: Sequence[int]) -> ResetResult:
+    def reset(self, xp: Any, seeds: Sequence[int], device: Any = None) -> ResetResult:
         """Build a new pool, and return the step function that belongs to its memory address.
 
         Every compiled program that steps a pool contains the pool's address as a constant. A pool at another address

@@ -22,7 +22,7 @@ from ppo_bench.common.errors import ConfigError, RunError, as_config_error, requ
 from ppo_bench.common.values import NOT_HASHED
 from ppo_bench.envs.action_masks import MASK, ActionMasks, find_action_mask, flatten_action_mask
 from ppo_bench.envs.base import DEFAULT_INFO_KEYS, LIBRARIES, MAX_STEPS_PER_GAME, EnvStep, PolicyInput, Task
-from ppo_bench.envs.observation_flattening import row_flattener
+from ppo_bench.envs.observation_flattening import observation_flattener
 from ppo_bench.envs.spaces import get_num_choices, require_supported_spaces
 from ppo_bench.envs.turns import require_players
 from ppo_bench.envs.vectorized import GymVectorEnv, require_vectorization
@@ -175,10 +175,7 @@ def _make_task_env(task: Task, render_mode: str | None) -> Any:
         from ppo_bench.envs.atari_baselines import make_atari_baselines
 
         make = make_atari_baselines if task.atari.baselines else make_atari
-        rules = task.atari
-        options: dict[str, Any] = {"render_mode": render_mode, "kwargs": task.kwargs, "frames": rules.frames}
-        env = make(task.id, rules.episodic_life, repeat_action_probability=rules.repeat_action_probability, **options)
-        return _apply_wrappers(task, env)
+        return _apply_wrappers(task, make(task.id, task.atari, render_mode, task.kwargs))
 
 
 def _prepare_env(task: Task, env: Any, masks_actions: bool) -> Any:
@@ -188,8 +185,8 @@ def _prepare_env(task: Task, env: Any, masks_actions: bool) -> Any:
         env = ActionMasks(env)
     if set(task.info) - DEFAULT_INFO_KEYS:  # the others are 0 or 1 anyway
         env = FloatInfo(env, task.info)
-    flattener = row_flattener(env.observation_space)
-    return wrappers.TransformObservation(env, flattener.flatten, flattener.box) if flattener else env
+    flattener = observation_flattener(env.observation_space)
+    return wrappers.TransformObservation(env, flattener.flatten_row, flattener.space) if flattener else env
 
 
 class FloatInfo(gymnasium.Wrapper[Any, Any, Any, Any]):

@@ -1,7 +1,8 @@
-"""Conversion of any environments to a `VectorEnv`. JAX is imported only if the environments need it."""
+"""Conversion of any environments to a `VectorEnv`. JAX and PyTorch are imported only if the environments need them."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,28 +17,22 @@ def to_vector_env(env: VectorEnv | GraphEnv) -> VectorEnv:
         return env
     if env.same_step:
         return TensorVectorEnv(env)
-    if env.reset_with_xp:
-        return NumpyVectorEnv(env)
-    from ppo_bench.envs.jax.host import JaxVectorEnv
-
-    return JaxVectorEnv(env)
+    return NumpyVectorEnv(env) if env.portable else JaxVectorEnv(env)
 
 
 class NumpyVectorEnv:
     """A `VectorEnv` that steps a `GraphEnv` in NumPy."""
 
-    masks_actions = False
-
     def __init__(self, env: GraphEnv) -> None:
-        self.num_envs = env.num_envs
+        self.num_envs, self.masks_actions = env.num_envs, env.masks_actions
         self.observation_space: Any = env.observation_space
         self.action_space: Any = env.action_space
+        self.players = getattr(env, "players", 1)
         self._env = env
 
     def reset(self, seeds: Sequence[int]) -> PolicyInput:
         """See `VectorEnv.reset`."""
-        assert self._env.reset_with_xp
-        result = self._env.reset_with_xp(np, seeds)
+        result = self._env.reset(np, seeds)
         self._step, self._state = result.step, result.state
         return result.policy_input
 
@@ -60,10 +55,9 @@ class TensorVectorEnv(NumpyVectorEnv):
         """See `VectorEnv.reset`; the environments share the first seed."""
         import torch
 
-        assert self._env.reset_with_xp
-        result = self._env.reset_with_xp(torch, seeds)
+        result = self._env.reset(torch, seeds)
         self._step, self._state, self._device = result.step, result.state, result.policy_input.obs.device
-        return PolicyInput(_numpy(result.policy_input.obs))
+        return result.policy_input.map(_numpy)
 
     def step(self, actions: np.ndarray) -> EnvStep:
         """See `VectorEnv.step`."""
@@ -76,3 +70,36 @@ class TensorVectorEnv(NumpyVectorEnv):
 def _numpy(x: Any) -> np.ndarray:
     array: np.ndarray = x.detach().cpu().numpy().copy()
     return array
+
+
+class JaxVectorEnv(NumpyVectorEnv):
+    """A `VectorEnv` that steps a `GraphEnv` on the CPU, with one call of a compiled JAX program per step."""
+
+    def __init__(self, env: GraphEnv) -> None:
+        import jax
+
+        super().__init__(env)
+        self._device = None  # JAX's default device, if its configuration excludes the CPU
+        with contextlib.suppress(RuntimeError):
+            self._device = jax.devices("cpu")[0]  # also if there is a GPU: a few environments are faster on the CPU
+        self._compiled: Any = None
+
+    def reset(self, seeds: Sequence[int]) -> PolicyInput:
+        """See `VectorEnv.reset`."""
+        import jax
+
+        with jax.default_device(self._device):
+            result = self._env.reset(jax.numpy, seeds)
+        if self._compiled is None or self._step != result.step:
+            self._compiled = jax.jit(result.step)
+        self._step, self._state = result.step, result.state
+        return result.policy_input.map(np.array)
+
+    def step(self, actions: np.ndarray) -> EnvStep:
+        """See `VectorEnv.step`."""
+        import jax
+
+        # 64-bit types, because otherwise JAX would round float64 actions to float32.
+        with jax.default_device(self._device), jax.enable_x64(True):
+            self._state, step = self._compiled(self._state, actions)
+        return step.map(np.array)

@@ -12,7 +12,7 @@ from gymnasium.vector.utils import batch_space
 
 from ppo_bench.common.errors import ConfigError, RunError
 from ppo_bench.envs.action_masks import MASK, flatten_action_mask
-from ppo_bench.envs.observation_flattening import row_flattener
+from ppo_bench.envs.observation_flattening import observation_flattener
 
 AGENTS_CHANGE = "environments whose agents come and go are not supported"
 
@@ -36,8 +36,8 @@ class Game(gymnasium.Env):
         self._masks_in_obs = isinstance(own, spaces.Dict) and MASK in own.spaces
         if self._masks_in_obs:
             own = own["observation"]
-        self._flattener = row_flattener(own)
-        self.player_observation_space = self._flattener.box if self._flattener else own
+        self._flattener = observation_flattener(own)
+        self.player_observation_space = self._flattener.space if self._flattener else own
         self._seeds = np.random.default_rng()
         _, infos = env.reset(seed=0)
         self.masks_actions = self._masks_in_obs or any(MASK in info for info in infos.values())
@@ -102,7 +102,7 @@ class Game(gymnasium.Env):
             raise RunError(f"{self._name}: infos have {MASK!r}, and those of reset have none: give it in both")
         own = [obs[agent]["observation"] if self._masks_in_obs else obs[agent] for agent in self.agents]
         if self._flattener:
-            own = [self._flattener.flatten(part) for part in own]
+            own = [self._flattener.flatten_row(part) for part in own]
         return observed | {"obs": np.stack(own)}
 
     def _mask(self, agent: str, info: Mapping[str, Any]) -> np.ndarray:

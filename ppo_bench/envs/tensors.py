@@ -72,14 +72,11 @@ class TensorEnv(GraphEnv):
         self._env, self._id = env, env_id
         self.num_envs, self.action_space = env.num_envs, env.single_action_space
         self.observation_space = env.single_observation_space
-        self.reset_with_xp = self._reset_with_xp
 
-    def reset(self, seeds: Sequence[int]) -> ResetResult:
-        """Raise `ConfigError`: JAX does not step them."""
-        raise ConfigError("backend=tensors is stepped by PyTorch: use framework=torch_eager or torch_compile")
-
-    def _reset_with_xp(self, xp: Any, seeds: Sequence[int], device: Any = None) -> ResetResult:
-        """See `GraphEnv.reset_with_xp`. The environments share one seed. `device` is checked; None allows any."""
+    def reset(self, xp: Any, seeds: Sequence[int], device: Any = None) -> ResetResult:
+        """See `GraphEnv.reset`. The environments share one seed. `device` is checked; None allows any."""
+        if xp.__name__ != "torch":
+            raise ConfigError("backend=tensors is stepped by PyTorch: use framework=torch_eager or torch_compile")
         self._device = device
         obs, _ = self._call("reset", 2, seed=int(seeds[0]))
         self._require_shape("observations", obs, self.observation_space.shape)

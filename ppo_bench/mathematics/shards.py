@@ -1,13 +1,15 @@
-"""Equal parts of the environments, and arrays cut and joined along them."""
+"""Equal parts of the environments, arrays cut and joined along them, and the processes that have one each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
 from ppo_bench.mathematics.arrays import Arrays, ArraySpec
+from ppo_bench.mathematics.normalize import Moments
 
 
 @dataclass(frozen=True)
@@ -52,3 +54,22 @@ def concatenate_shards(specs: Iterable[ArraySpec], parts: Sequence[Arrays]) -> A
 
 def _env_axes(specs: Iterable[ArraySpec]) -> dict[str, int]:
     return {array.name: array.env_axis for array in specs if array.env_axis is not None}
+
+
+class ProcessGroup(Protocol):
+    """Collective operations between the processes that share a training, each with a part of its environments."""
+
+    def all_reduce_sum(self, x: Any) -> Any:
+        """Sum of a framework's array over the processes; bitwise equal in all of them."""
+
+    def all_gather(self, x: Any) -> Any:
+        """A framework's array from every process, stacked along a new first axis in the order of the processes."""
+
+    def all_reduce_moments(self, batch_moments: Moments) -> Moments:
+        """Moments of the entries of all processes, from those of this process's; NumPy arrays."""
+
+    def all_gather_object(self, value: Any) -> list[Any]:
+        """The picklable values of all processes, in their order."""
+
+    def close(self) -> None:
+        """Leave the group of processes."""

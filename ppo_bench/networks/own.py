@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -13,7 +12,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict
 
 from ppo_bench.common.classes import import_class
-from ppo_bench.common.errors import ConfigError, one_line
+from ppo_bench.common.errors import ConfigError, as_config_error
 from ppo_bench.common.flattened import FlattenedArray, FlattenedBox, is_byte_space
 from ppo_bench.mathematics.arrays import Array, Arrays, Tree
 from ppo_bench.mathematics.weights import Parameter
@@ -186,18 +185,8 @@ class UserModule:
         return hash(self._setting)
 
     def _construct(self) -> Any:
-        with self._as_config_errors():
+        with as_config_error(self._setting):
             return self._cls(*self._spaces)
-
-    @contextmanager
-    def _as_config_errors(self) -> Iterator[None]:
-        """A context in which what the module raises becomes a `ConfigError`."""
-        try:
-            yield
-        except Exception as error:  # a user's module can raise anything
-            raise ConfigError(
-                f"{self._setting} cannot be made for these spaces: {type(error).__name__}: {one_line(error)}"
-            ) from error
 
 
 class TorchModule(UserModule):
@@ -259,7 +248,7 @@ class FlaxModule(UserModule):
         space = self._spaces[0]
         parts = {name: jnp.zeros((1, *part.shape)) for name, part in getattr(space, "spaces", {}).items()}
         observation = parts or jnp.zeros((1, *space.shape))
-        with self._as_config_errors():
+        with as_config_error(self._setting):
             variables = self._module.init(jax.random.key(seed), observation, *carry_inputs)
         if apart := set(variables) - {"params"}:
             raise ConfigError(f"{self._setting}: {apart.pop()} are variables that a run does not keep")

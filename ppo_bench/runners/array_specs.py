@@ -12,13 +12,6 @@ from ppo_bench.mathematics.weights import Parameter, initial_weights
 from ppo_bench.networks.network import CarrySpec, NetworkSpec
 from ppo_bench.runners.base import TrainingSpec
 
-STATE_NAMES = {
-    "obs": "envs.obs",
-    "policy_mask": "envs.acts",
-    "action_mask": "envs.legal",
-    "episode_start": "envs.start",
-}
-"""Name of the array of each field of `PolicyInput`, in the state of the environments."""
 COUNTERS = tuple(ArraySpec(name, (), "int64", ArrayRole.STATISTIC) for name in ("seed", "iteration"))
 """Seed of the run, and number of iterations done."""
 
@@ -110,17 +103,17 @@ def normalization_array_specs(observation_shape: tuple[int, ...]) -> tuple[Array
 def env_array_specs(spec: TrainingSpec) -> tuple[ArraySpec, ...]:
     """State of the environments between two iterations, `[N, ...]`.
 
-    `obs` has the network's input layout; `done` is true if the next step only resets the environment; `start`, `acts`
-    and `legal` are `episode_start`, `policy_mask` and `action_mask` of `PolicyInput` (`STATE_NAMES`); `returns` and
-    `lengths` are those of the current episode so far; `discounted_returns` serve to normalise rewards.
+    The fields of `PolicyInput`, of which `obs` has the network's input layout; `done` is true if the next step only
+    resets the environment; `returns` and `lengths` are those of the current episode so far; `discounted_returns` serve
+    to normalise rewards.
     """
     rows, raw = spec.num_envs, spec.env.observation_space.dtype
     fields: dict[str, tuple[tuple[int, ...], str, float]] = {
         "obs": (spec.network.input_shape, "float64" if spec.ppo.norm_obs else str(raw), 0.0),
         "done": ((), "bool", False),
-        "start": ((), "bool", True),
-        "acts": ((), "bool", True),
-        **({"legal": ((spec.network.actions.action_dim,), "bool", True)} if spec.env.masks_actions else {}),
+        "episode_start": ((), "bool", True),
+        "policy_mask": ((), "bool", True),
+        **({"action_mask": ((spec.network.actions.action_dim,), "bool", True)} if spec.env.masks_actions else {}),
         "returns": ((), "float64", 0.0),
         "lengths": ((), "int64", 0),
         "discounted_returns": ((), "float64", 0.0),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -17,9 +17,9 @@ from ppo_bench.envs.float_range import FLOAT32_MAX, SQUARE_MAX
 from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import Arrays, Tree
 from ppo_bench.mathematics.distributions import ActionBounds, action_bounds
-from ppo_bench.mathematics.normalize import AllReduceMoments, Moments, single_device_moments
+from ppo_bench.mathematics.normalize import AllReduceMoments, single_device_moments
 from ppo_bench.mathematics.precision import PRECISIONS
-from ppo_bench.mathematics.shards import SINGLE_SHARD, Shard
+from ppo_bench.mathematics.shards import SINGLE_SHARD, ProcessGroup, Shard
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.network import NetworkOutputs, NetworkSpec
 from ppo_bench.tuning.switches import ON, Tuning
@@ -30,25 +30,6 @@ Policy = Callable[[np.ndarray, np.ndarray, Tree], NetworkOutputs]
 
 All arrays are NumPy arrays on the host; `episode_start` is bool.
 """
-
-
-class ProcessGroup(Protocol):
-    """Collective operations between the processes that share a training, each with a part of its environments."""
-
-    def all_reduce_sum(self, x: Any) -> Any:
-        """Sum of a framework's array over the processes; bitwise equal in all of them."""
-
-    def all_gather(self, x: Any) -> Any:
-        """A framework's array from every process, stacked along a new first axis in the order of the processes."""
-
-    def all_reduce_moments(self, batch_moments: Moments) -> Moments:
-        """Moments of the entries of all processes, from those of this process's; NumPy arrays."""
-
-    def all_gather_object(self, value: Any) -> list[Any]:
-        """The picklable values of all processes, in their order."""
-
-    def close(self) -> None:
-        """Leave the group of processes."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +137,10 @@ over minibatches, `gradient_norm` is measured before clipping, and `masked_fract
 reset an environment, whether or not `mask_resets` excludes them. NaN where undefined."""
 
 
+IterationReports = list[tuple[Metrics, list[Episode]]]
+"""Metrics and finished episodes of an iteration, for every run of a program in order."""
+
+
 class Runner(Protocol[State]):
     """A framework's execution of PPO. Methods take a state and return a new one; the old one must not be reused."""
 
@@ -184,8 +169,8 @@ class Runner(Protocol[State]):
     def episode_lengths(self, state: State) -> np.ndarray:
         """Length so far of each environment's current episode, `[N]` int64; 0 if its last episode is over."""
 
-    def restart_envs(self, state: State, iteration: int) -> State:
-        """State with environments reset by the key (seed, iteration); current episodes and their sums are dropped."""
+    def restart_envs(self, state: State) -> State:
+        """State with environments reset by its key (seed, iteration); current episodes and their sums are dropped."""
 
     def close(self) -> None:
         """Release environments and devices."""

@@ -26,7 +26,7 @@ def after_step(
     be enabled.
     """
     hp, done = spec.ppo, before["envs.done"]
-    value_mask, after, rewards = ~done, {**before, "envs.start": done}, env_step.reward
+    value_mask, after, rewards = ~done, {**before, "envs.episode_start": done}, env_step.reward
     if hp.norm_reward:
         stats, returns = normalize.select_stats(before, "normalize.return"), before["envs.discounted_returns"]
         rewards, mask = xp.asarray(rewards, dtype=xp.float64), xp.asarray(value_mask, dtype=xp.float64)
@@ -35,16 +35,16 @@ def after_step(
         rewards = normalize.normalize_rewards(xp, stats, rewards, hp.reward_clip)
         after |= normalize.stats_arrays(stats, "normalize.return") | {"envs.discounted_returns": returns}
     after["envs.done"] = env_step.terminated | env_step.truncated
-    after["envs.acts"] = xp.ones_like(done) if env_step.policy_mask is None else env_step.policy_mask
+    after["envs.policy_mask"] = xp.ones_like(done) if env_step.policy_mask is None else env_step.policy_mask
     if env_step.action_mask is not None:
-        after["envs.legal"] = env_step.action_mask
+        after["envs.action_mask"] = env_step.action_mask
     after |= observe(xp, spec, after, env_step.obs, all_reduce_moments)
     flags = {
         "terminated": env_step.terminated,
         "truncated": env_step.truncated,
         "value_mask": value_mask,
-        "policy_mask": before["envs.acts"] & value_mask,
-        "episode_start": before["envs.start"],
+        "policy_mask": before["envs.policy_mask"] & value_mask,
+        "episode_start": before["envs.episode_start"],
         "episode_over": env_step.episode_over,
     }
     return after, xp.asarray(rewards, dtype=xp.float32), flags

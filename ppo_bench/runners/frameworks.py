@@ -19,8 +19,9 @@ from ppo_bench.common.rank_info import RankInfo
 from ppo_bench.common.values import NOT_HASHED, added_field
 from ppo_bench.envs.base import GraphEnv
 from ppo_bench.mathematics.arrays import Arrays
+from ppo_bench.mathematics.shards import ProcessGroup
 from ppo_bench.networks.network import NetworkSpec
-from ppo_bench.runners.base import Policy, ProcessGroup, Runner, TrainingSpec
+from ppo_bench.runners.base import Policy, Runner, TrainingSpec
 from ppo_bench.runners.host import HostRunner
 from ppo_bench.runners.host_envs import HostEnvs
 from ppo_bench.tuning.cores import num_available_cores
@@ -106,7 +107,7 @@ class Torch:
         return TorchProcessGroup(rank_info, timeout_seconds)
 
     def seeds_runner(self, spec: TrainingSpec, own: Sequence[Mapping[str, float]]) -> NoReturn:
-        """Raise `ConfigError`: PyTorch has no `SeedsRunner`; see `Config.require`."""
+        """Raise `ConfigError`: PyTorch trains no runs at once; see `Config.require`."""
         raise ConfigError(f"framework={self.name} trains one run at a time: use num_seeds=1 and no grid")
 
     def policy(self, network: NetworkSpec, arrays: Arrays, precision: str, device: str, tuning: Tuning = ON) -> Policy:
@@ -221,7 +222,7 @@ class Jax:
         return JaxProcessGroup(rank_info, timeout_seconds)
 
     def seeds_runner(self, spec: TrainingSpec, own: Sequence[Mapping[str, float]]) -> JaxSeedsRunner:
-        """The `SeedsRunner` for `spec`, whose environments must be `vmappable`; see ppo_bench/runners/seeds.py.
+        """The runner of several runs of `spec`, whose environments must be `vmappable`.
 
         `own` has the hyperparameters (`VMAPPABLE_HYPERPARAMETERS`) in which its runs differ, of each run.
         """

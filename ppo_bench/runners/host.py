@@ -212,9 +212,9 @@ class HostRunner:
         """See `Runner.episode_lengths`."""
         return self._envs.lengths(state.envs)
 
-    def restart_envs(self, state: HostState, iteration: int) -> HostState:
-        """See `Runner.restart_envs`. `envs.start` is then true everywhere, so the next step resets the carry."""
-        state.envs = self._envs.reset(self._envs.export(state.envs), state.seed, iteration)
+    def restart_envs(self, state: HostState) -> HostState:
+        """See `Runner.restart_envs`. `envs.episode_start` is then true, so the next step resets the carry."""
+        state.envs = self._envs.reset(self._envs.export(state.envs), state.seed, state.iteration)
         state.learner = self._learner.reset_env_statistics(state.learner)
         return state
 

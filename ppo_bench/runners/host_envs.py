@@ -13,7 +13,7 @@ from ppo_bench.envs.float_range import FLOAT32_MAX, is_in_range, out_of_range
 from ppo_bench.mathematics import normalize
 from ppo_bench.mathematics.arrays import Arrays, default_arrays
 from ppo_bench.mathematics.normalize import Moments
-from ppo_bench.runners.array_specs import STATE_NAMES, env_array_specs, normalization_array_specs
+from ppo_bench.runners.array_specs import env_array_specs, normalization_array_specs
 from ppo_bench.runners.base import TrainingSpec
 from ppo_bench.runners.episodes import EpisodeTotals, accumulate_episodes
 from ppo_bench.runners.host import EnvRollout
@@ -69,7 +69,7 @@ class HostEnvs:
         """State after a reset of the environments by the key (seed, iteration); statistics are taken from `arrays`."""
         policy_input = self._env.reset(self._seeds(seed, iteration))
         state = self.load(arrays | default_arrays(self._env_array_specs))
-        state |= {STATE_NAMES[name]: array for name, array in policy_input._asdict().items() if array is not None}
+        state |= {f"envs.{name}": array for name, array in policy_input._asdict().items() if array is not None}
         self._require_choice(policy_input.action_mask)
         self._require_range(policy_input.obs)
         state["envs.obs"] = self._observe(state, policy_input.obs)
@@ -107,7 +107,8 @@ class HostEnvs:
 
     def policy_input(self, state: Arrays) -> PolicyInput:
         """Inputs of the policy for the next step."""
-        return PolicyInput(state["envs.obs"], state["envs.acts"], state.get("envs.legal"), state["envs.start"])
+        action_mask = state.get("envs.action_mask")
+        return PolicyInput(state["envs.obs"], state["envs.policy_mask"], action_mask, state["envs.episode_start"])
 
     def begin_rollout(self, state: Arrays) -> tuple[Arrays, Arrays]:
         """The same state, and arrays `[T, N]` for a rollout, with the flags before its first step filled in."""
@@ -116,8 +117,8 @@ class HostEnvs:
         rollout |= {name: np.empty(shape, bool) for name in ("terminated", "truncated", "episode_over")}
         # Flags of T + 1 observations: before each step and after the last.
         rollout |= {name: np.empty((shape[0] + 1, shape[1]), bool) for name in ("done", "policy_mask")}
-        rollout["done"][0], rollout["policy_mask"][0] = state["envs.done"], state["envs.acts"]
-        rollout["episode_start"] = state["envs.start"]
+        rollout["done"][0], rollout["policy_mask"][0] = state["envs.done"], state["envs.policy_mask"]
+        rollout["episode_start"] = state["envs.episode_start"]
         return state, rollout
 
     def step(self, state: Arrays, rollout: Arrays, t: int, actions: np.ndarray) -> tuple[Arrays, Arrays]:
@@ -130,13 +131,13 @@ class HostEnvs:
         rollout["terminated"][t], rollout["truncated"][t] = step.terminated, step.truncated
         rollout["episode_over"][t] = step.episode_over
         rollout["done"][t + 1] = done = step.terminated | step.truncated
-        rollout["policy_mask"][t + 1] = state["envs.acts"] = (
+        rollout["policy_mask"][t + 1] = state["envs.policy_mask"] = (
             self._all_act if step.policy_mask is None else step.policy_mask
         )
         if step.action_mask is not None:
             self._require_choice(step.action_mask)
-            state["envs.legal"] = step.action_mask
-        state["envs.start"], state["envs.done"] = state["envs.done"], done
+            state["envs.action_mask"] = step.action_mask
+        state["envs.episode_start"], state["envs.done"] = state["envs.done"], done
         self._require_range(step.obs)
         state["envs.obs"] = self._observe(state, step.obs)
         return state, rollout

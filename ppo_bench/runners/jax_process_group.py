@@ -17,7 +17,7 @@ from ppo_bench.mathematics.normalize import Moments, pool_moments
 
 
 class JaxProcessGroup:
-    """Implementation of `ppo_bench.runners.base.ProcessGroup` by `jax.distributed`, for arrays on the host."""
+    """Implementation of `ppo_bench.mathematics.shards.ProcessGroup` by `jax.distributed`, for arrays on the host."""
 
     def __init__(self, rank_info: RankInfo, timeout_seconds: float) -> None:
         """Join the processes; to be called before JAX sees its devices, which are then those of all processes.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -15,12 +15,11 @@ from jax.sharding import PartitionSpec as Spec
 
 from ppo_bench.envs.base import GraphEnv, PolicyInput, StepFunction
 from ppo_bench.mathematics.arrays import Arrays, Tree, add_prefix, select_prefix
-from ppo_bench.runners.base import TrainingSpec
+from ppo_bench.runners.base import IterationReports, TrainingSpec
 from ppo_bench.runners.episodes import zero_totals
 from ppo_bench.runners.jax_functions import TrainState
-from ppo_bench.runners.program import IterationProgram, ProgramEnvs
+from ppo_bench.runners.program import ProgramEnvs
 from ppo_bench.runners.program_runner import ProgramRunner, ProgramState, collect_reports
-from ppo_bench.runners.seeds import IterationReports
 
 T = TypeVar("T")
 
@@ -30,7 +29,7 @@ MAX_MINIBATCH_ROWS = 512
 
 
 class JaxSeedsRunner:
-    """A `SeedsRunner`; see ppo_bench/runners/seeds.py. It steps, restarts and exports all runs at once."""
+    """The runner of several independent runs, which it steps, restarts and exports at once (runners/seeds.py)."""
 
     def __init__(
         self, spec: TrainingSpec, env: GraphEnv, iterations_per_call: int, own: Sequence[Mapping[str, Any]] = ()
@@ -42,11 +41,11 @@ class JaxSeedsRunner:
         self._devices = jax.devices("cpu") if self._device.platform == "cpu" else [self._device]
         self.execution = {**self._runner.execution, "devices": len(self._devices)}
         self._initial_envs = jax.jit(self._stack_initial_envs)
-        self._compiled: dict[tuple[IterationProgram, int], IterationProgram] = {}
+        self._compiled: dict[tuple[Any, int], Callable[..., Any]] = {}
 
     def iterate(self, state: ProgramState) -> tuple[ProgramState, IterationReports]:
-        """See `SeedsRunner.iterate`."""
-        program = self._vmapped_program(state.program, len(state.seeds))
+        """See `Runner.iterate`."""
+        program = self._vmapped_program(self._runner.iteration_program(state), len(state.seeds))
         seeds = np.array(self._pad(state.seeds), np.int32)
 
         def arguments(k: int) -> tuple[np.ndarray, Tree]:
@@ -66,7 +65,7 @@ class JaxSeedsRunner:
         pairs = zip(self._hyperparameters_by_run or [{}] * runs, self._ppo_by_run or [spec.ppo] * runs, strict=True)
         return [{**own, "learning_rate": hp.learning_rate_of(iteration, spec.num_iterations)} for own, hp in pairs]
 
-    def _vmapped_program(self, one: IterationProgram, num_seeds: int) -> IterationProgram:
+    def _vmapped_program(self, one: Callable[..., Any], num_seeds: int) -> Callable[..., Any]:
         """Compiled iteration of all runs, made from the iteration `one` of a single run; cached."""
         if (one, num_seeds) not in self._compiled:
             sharding = self._sharding(num_seeds)
@@ -117,11 +116,11 @@ class JaxSeedsRunner:
         return [*values, *([values[-1]] * missing)]
 
     def init(self, seeds: Sequence[int]) -> ProgramState:
-        """See `SeedsRunner.init`."""
+        """See `Runner.init`."""
         return self.restore([self._runner.arrays_after_warmup(seed) for seed in seeds])
 
     def export(self, state: ProgramState) -> list[Arrays]:
-        """See `SeedsRunner.export`."""
+        """See `Runner.export`."""
         assert not state.pending, "the program has run ahead of the iteration that is asked for"
         everything = jax.device_get((state.train_state, state.envs))
         return [
@@ -130,7 +129,7 @@ class JaxSeedsRunner:
         ]
 
     def restore(self, arrays: Sequence[Arrays]) -> ProgramState:
-        """See `SeedsRunner.restore`."""
+        """See `Runner.restore`; all runs must have done equally many iterations."""
         arrays_by_run = [self._runner.training_arrays(own) for own in arrays]
         seeds, iteration = [int(own["seed"]) for own in arrays_by_run], int(arrays_by_run[0]["iteration"])
         padded = self._pad(arrays_by_run)
@@ -140,8 +139,7 @@ class JaxSeedsRunner:
             envs, env_step = self._reset_envs(self._pad(seeds), iteration, select_prefix("normalize", stacked))
             train_state, envs = jax.device_put((self._runner.functions.load(stacked), envs), sharding)
         totals = zero_totals(len(seeds) * self._runner.spec.num_envs)
-        program = self._runner.iteration_program(env_step, envs)
-        return ProgramState(seeds, iteration, train_state, envs, totals, program, env_step)
+        return ProgramState(seeds, iteration, train_state, envs, totals, env_step)
 
     def _reset_envs(self, seeds: Sequence[int], iteration: int, statistics: Tree) -> tuple[ProgramEnvs, StepFunction]:
         """Environments of all runs, reset by the keys (seed, iteration), and their step function.
@@ -150,7 +148,7 @@ class JaxSeedsRunner:
         """
         spec = self._runner.spec
         with jax.default_device(self._device):
-            starts = [self._runner.env.reset(spec.env_seeds(seed, iteration)) for seed in seeds]
+            starts = [self._runner.env.reset(jnp, spec.env_seeds(seed, iteration)) for seed in seeds]
             reset_results = [(result.state, result.policy_input) for result in starts]
             return self._initial_envs(reset_results, add_prefix("normalize", statistics)), starts[0].step
 
@@ -161,14 +159,13 @@ class JaxSeedsRunner:
         return initial
 
     def episode_lengths(self, state: ProgramState) -> list[np.ndarray]:
-        """See `SeedsRunner.episode_lengths`."""
+        """See `Runner.episode_lengths`."""
         return np.split(state.totals.lengths, len(state.seeds))
 
-    def restart_envs(self, state: ProgramState, iteration: int) -> ProgramState:
-        """See `SeedsRunner.restart_envs`."""
-        assert iteration == state.iteration
+    def restart_envs(self, state: ProgramState) -> ProgramState:
+        """See `Runner.restart_envs`."""
         return self.restore(self.export(state))
 
     def close(self) -> None:
-        """See `SeedsRunner.close`."""
+        """See `Runner.close`."""
         self._runner.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -37,28 +36,6 @@ class RolloutRewards(NamedTuple):
     """Flag that is false where a step only reset its environment."""
 
 
-IterationProgram = Callable[..., tuple[TrainState, ProgramEnvs, RolloutRewards, dict[str, jax.Array]]]
-"""Compiled `iterate` of some environments: takes `(train_state, envs, seed, hyperparameters, iteration)`.
-
-The last three are scalars, `hyperparameters` a dictionary of them; iterations count from 1.
-"""
-
-
-def compile_iteration(functions: JaxFunctions, env_step: StepFunction, envs: ProgramEnvs) -> IterationProgram:
-    """Compiled iteration of environments with the step function `env_step` and the structure of `envs`.
-
-    It donates the buffers of its arguments `train_state` and `envs`.
-    """
-    changed = functions.specs, env_sharding_specs(envs)
-    program: IterationProgram = functions.devices.jit(
-        functools.partial(iterate, functions, env_step),
-        (*changed, REPLICATED, REPLICATED, REPLICATED),
-        (*changed, sharded_along(0), REPLICATED),
-        donated=(0, 1),
-    )
-    return program
-
-
 def env_sharding_specs(envs: ProgramEnvs) -> Any:
     """Sharding specs of `envs`: environments in equal parts, running statistics replicated."""
     arrays = {name: REPLICATED if name.startswith("normalize.") else sharded_along(0) for name in envs.arrays}
@@ -76,7 +53,8 @@ def iterate(
 ) -> tuple[TrainState, ProgramEnvs, RolloutRewards, Tree]:
     """Run an iteration; the returned metrics are all but `learning_rate` and `masked_fraction`.
 
-    `hyperparameters` are those that are arguments of the program: the learning rate of this iteration, and others.
+    `seed` and `iteration`, which counts from 1, are scalars. `hyperparameters` are those that are arguments of the
+    program: the learning rate of this iteration, and others.
     """
     functions = functions.with_hyperparameters(hyperparameters)
     noise = functions.action_noise(seed, iteration)
@@ -147,5 +125,6 @@ def run_warmup(
 
 def _policy_input(functions: JaxFunctions, envs: ProgramEnvs) -> PolicyInput:
     """Inputs of the policy for the next step; `episode_start` is present only for a recurrent network."""
-    episode_start = envs.arrays["envs.start"] if functions.network.carry else None
-    return PolicyInput(envs.arrays["envs.obs"], action_mask=envs.arrays.get("envs.legal"), episode_start=episode_start)
+    arrays = envs.arrays
+    episode_start = arrays["envs.episode_start"] if functions.network.carry else None
+    return PolicyInput(arrays["envs.obs"], action_mask=arrays.get("envs.action_mask"), episode_start=episode_start)

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,21 +27,13 @@ from ppo_bench.mathematics.arrays import (
     select_prefix,
     select_roles,
 )
-from ppo_bench.runners.array_specs import COUNTERS, STATE_NAMES, array_specs, initial_arrays, zero_params
-from ppo_bench.runners.base import Episode, Metrics, TrainingSpec
+from ppo_bench.runners.array_specs import COUNTERS, array_specs, initial_arrays, zero_params
+from ppo_bench.runners.base import Episode, IterationReports, Metrics, TrainingSpec
 from ppo_bench.runners.env_steps import observe
 from ppo_bench.runners.episodes import EpisodeTotals, FinishedEpisodes, accumulate_returns, to_episodes, zero_totals
 from ppo_bench.runners.jax_functions import JaxFunctions, TrainState
-from ppo_bench.runners.jax_mesh import REPLICATED
-from ppo_bench.runners.program import (
-    IterationProgram,
-    ProgramEnvs,
-    RolloutRewards,
-    compile_iteration,
-    env_sharding_specs,
-    run_warmup,
-)
-from ppo_bench.runners.seeds import IterationReports
+from ppo_bench.runners.jax_mesh import REPLICATED, sharded_along
+from ppo_bench.runners.program import ProgramEnvs, RolloutRewards, env_sharding_specs, iterate, run_warmup
 
 MAX_PENDING = 8
 """Maximum number of enqueued iterations. JAX blocks a caller that enqueues more than 32 programs."""
@@ -52,11 +44,8 @@ The host computes episode returns and lengths; observations come from the reset.
 """
 
 
-class PendingIteration(NamedTuple):
-    """An enqueued iteration and its results, which may be pending on the device; see `ppo_bench/runners/program.py`."""
-
-    rewards: RolloutRewards
-    metrics: dict[str, jax.Array]
+PendingIteration = tuple[RolloutRewards, dict[str, jax.Array]]
+"""Rewards and metrics of an enqueued iteration, which may be pending on the device."""
 
 
 @dataclass
@@ -73,8 +62,6 @@ class ProgramState:
     envs: ProgramEnvs
     totals: EpisodeTotals
     """Totals of all environments, training by training, `[S * N]`; not padded."""
-    program: IterationProgram
-    """Compiled iteration of one training; environments with another `env_step` need another."""
     env_step: StepFunction
     pending: list[PendingIteration] = field(default_factory=list)
     """Enqueued iterations that `iterate` has not returned; `train_state` and `envs` are those after the last."""
@@ -89,13 +76,14 @@ class ProgramRunner:
         self._array_specs = array_specs(spec)
         self._iterations_per_call = iterations_per_call
         self.execution: Mapping[str, object] = self.functions.execution
-        self._compiled: dict[StepFunction, IterationProgram] = {}
+        self._compiled: dict[StepFunction, Callable[..., Any]] = {}
         self.last_enqueued: Any = None
         """Results of the last enqueued iteration; they are ready once the device is idle."""
 
     def iterate(self, state: ProgramState) -> tuple[ProgramState, Metrics, list[Episode]]:
         """See `Runner.iterate`."""
-        self.enqueue_iterations(state, state.program, lambda k: (np.int32(state.seeds[0]), self._hyperparameters(k)))
+        program = self.iteration_program(state)
+        self.enqueue_iterations(state, program, lambda k: (np.int32(state.seeds[0]), self._hyperparameters(k)))
         state.iteration += 1
         # It waits for this iteration, while the device goes on.
         pending = jax.tree.map(
@@ -106,7 +94,7 @@ class ProgramRunner:
         return state, metrics, episodes
 
     def enqueue_iterations(
-        self, state: ProgramState, program: IterationProgram, arguments: Callable[[int], tuple[Any, Tree]]
+        self, state: ProgramState, program: Callable[..., Any], arguments: Callable[[int], tuple[Any, Tree]]
     ) -> None:
         """Enqueue the iterations of `program` to the end of the block, at most `MAX_PENDING`, without waiting for them.
 
@@ -119,8 +107,8 @@ class ProgramRunner:
                 state.train_state, state.envs, *results = program(
                     state.train_state, state.envs, *arguments(k), np.int32(k)
                 )
-                self.last_enqueued = PendingIteration(*results)  # type: ignore[arg-type]
-                state.pending.append(self.last_enqueued)
+                self.last_enqueued = results
+                state.pending.append(tuple(results))
 
     def _hyperparameters(self, iteration: int) -> Tree:
         return {"learning_rate": np.array(self._learning_rate(iteration), self.functions.dtype)}
@@ -170,13 +158,12 @@ class ProgramRunner:
         seed, iteration = (int(state[counter.name]) for counter in COUNTERS)
         train_state = self.functions.load(state)
         with jax.default_device(self.functions.device), jax.enable_x64(True):
-            result = self.env.reset(self.spec.env_seeds(seed, iteration))
+            result = self.env.reset(jnp, self.spec.env_seeds(seed, iteration))
             statistics = add_prefix("normalize", select_prefix("normalize", state))
             envs = self.initial_envs(result.state, result.policy_input, statistics)
             # Commits the arrays to the devices, like the program's results.
             envs = self.functions.devices.put(envs, env_sharding_specs(envs))
-        totals, program = zero_totals(self.spec.num_envs), self.iteration_program(result.step, envs)
-        return ProgramState([seed], iteration, train_state, envs, totals, program, result.step)
+        return ProgramState([seed], iteration, train_state, envs, zero_totals(self.spec.num_envs), result.step)
 
     def training_arrays(self, arrays: Arrays) -> Arrays:
         """All arrays but those of `initial_envs`. Raises `ConfigError` if they are of another training."""
@@ -188,9 +175,8 @@ class ProgramRunner:
         """See `Runner.episode_lengths`. The lengths are those after the last iteration that `iterate` returned."""
         return state.totals.lengths
 
-    def restart_envs(self, state: ProgramState, iteration: int) -> ProgramState:
+    def restart_envs(self, state: ProgramState) -> ProgramState:
         """See `Runner.restart_envs`. Requires that `state.pending` is empty."""
-        assert iteration == state.iteration
         return self.restore(self.export(state))
 
     def close(self) -> None:
@@ -215,15 +201,21 @@ class ProgramRunner:
         arrays = {name: array for name, array in defaults.items() if name not in excluded}
         arrays |= {name: jnp.array(array) for name, array in statistics.items()}
         fields = policy_input._asdict().items()
-        arrays |= {STATE_NAMES[name]: array for name, array in fields if name != "obs" and array is not None}
+        arrays |= {f"envs.{name}": array for name, array in fields if name != "obs" and array is not None}
         arrays |= observe(jnp, self.spec, arrays, policy_input.obs, self.spec.all_reduce_moments)
         return ProgramEnvs(state, arrays, carry)
 
-    def iteration_program(self, env_step: StepFunction, envs: ProgramEnvs) -> IterationProgram:
-        """Compiled iteration of `envs` with the step function `env_step`; cached by `env_step`."""
-        if env_step not in self._compiled:
-            self._compiled[env_step] = compile_iteration(self.functions, env_step, envs)
-        return self._compiled[env_step]
+    def iteration_program(self, state: ProgramState) -> Callable[..., Any]:
+        """Compiled `iterate` of one training, which donates the buffers of its state; cached by `state.env_step`."""
+        if state.env_step not in self._compiled:
+            changed = self.functions.specs, env_sharding_specs(state.envs)
+            self._compiled[state.env_step] = self.functions.devices.jit(
+                functools.partial(iterate, self.functions, state.env_step),
+                (*changed, REPLICATED, REPLICATED, REPLICATED),
+                (*changed, sharded_along(0), REPLICATED),
+                donated=(0, 1),
+            )
+        return self._compiled[state.env_step]
 
 
 def collect_reports(
@@ -234,8 +226,8 @@ def collect_reports(
     Arrays of `pending` are those of a run, stacked `[S, ...]`; those past the learning rates are padding. `totals` are
     those of all `S * N` environments before it, run by run. Raises `FailedRuns` if a reward is out of range.
     """
-    runs = len(learning_rates)
-    raw_rewards, episode_over, value_mask = (np.asarray(array)[:runs] for array in pending.rewards)
+    runs, (rewards, measured) = len(learning_rates), pending
+    raw_rewards, episode_over, value_mask = (np.asarray(array)[:runs] for array in rewards)
     limit = spec.max_reward
     within = (raw_rewards.max(axis=(1, 2)) <= limit) & (raw_rewards.min(axis=(1, 2)) >= -limit)
     if not within.all():
@@ -245,7 +237,7 @@ def collect_reports(
     side_by_side = (array.reshape(-1, array.shape[-1]) for array in (raw_rewards, episode_over, value_mask))
     totals, ended = accumulate_returns(totals, *side_by_side)
     episodes = _by_run(ended, runs, spec.num_envs)
-    own = {name: np.asarray(array, np.float64)[:runs].tolist() for name, array in pending.metrics.items()}
+    own = {name: np.asarray(array, np.float64)[:runs].tolist() for name, array in measured.items()}
     own.setdefault("learning_rate", list(learning_rates))
     own["masked_fraction"] = (1.0 - value_mask.mean(axis=(1, 2))).tolist()
     names = [metric.name for metric in metrics_of(spec.algorithm, spec.network)]

@@ -106,7 +106,7 @@ def _after_step(
     after, rewards, flags = after_step(torch, spec, arrays, step, all_reduce_moments)
     over = after["envs.done"]
     begun = {
-        "envs.start": over,
+        "envs.episode_start": over,
         "envs.done": torch.zeros_like(over),
         "envs.discounted_returns": torch.where(over, 0.0, after["envs.discounted_returns"]),
     }

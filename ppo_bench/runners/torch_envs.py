@@ -63,10 +63,8 @@ class TorchEnvs:
 
     def __init__(self, spec: TrainingSpec, learner: TorchLearner) -> None:
         """They are on the device of `learner`, which also compiles their steps, if it compiles."""
-        if not (isinstance(spec.env, GraphEnv) and spec.env.reset_with_xp):
-            raise ConfigError("these environments are part of a JAX program: use framework=jax_xla")
+        assert isinstance(spec.env, GraphEnv)
         self._spec, self._env, self._learner = spec, spec.env, learner
-        self._reset = functools.partial(spec.env.reset_with_xp, torch, device=learner.device)
         self._compiled: dict[StepFunction, Any] = {}
         self._recorded: TorchEnvState | None = None
         """The state whose tensors a recorded rollout reads and writes."""
@@ -89,7 +87,7 @@ class TorchEnvs:
 
     def _reset_state(self, arrays: Arrays, seed: int, iteration: int) -> TorchEnvState:
         device = self._learner.device
-        result = self._reset(self._spec.env_seeds(seed, iteration))
+        result = self._env.reset(torch, self._spec.env_seeds(seed, iteration), device=device)
         if result.step not in self._compiled:
             self._compiled[result.step] = self._compile(result.step)
         self._advance, self._draw_reset_words = self._compiled[result.step], result.draw_reset_words
@@ -127,7 +125,7 @@ class TorchEnvs:
 
     def policy_input(self, state: TorchEnvState) -> PolicyInput:
         """See `Envs.policy_input`."""
-        return PolicyInput(state.arrays["envs.obs"], episode_start=state.arrays["envs.start"])
+        return PolicyInput(state.arrays["envs.obs"], episode_start=state.arrays["envs.episode_start"])
 
     def begin_rollout(self, state: TorchEnvState) -> tuple[TorchEnvState, Tensors]:
         """See `Envs.begin_rollout`: `rewards [T, 2, N]`, raw ones last, and `flags [T, F, N]`."""

@@ -16,7 +16,7 @@ from ppo_bench.mathematics.normalize import Moments, pool_moments
 
 
 class TorchProcessGroup:
-    """Implementation of `ppo_bench.runners.base.ProcessGroup` by `torch.distributed`."""
+    """Implementation of `ppo_bench.mathematics.shards.ProcessGroup` by `torch.distributed`."""
 
     def __init__(self, rank_info: RankInfo, timeout_seconds: float) -> None:
         """Join the process group; waits for the other processes.

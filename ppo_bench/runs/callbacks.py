@@ -17,10 +17,10 @@ from typing import Any
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import VectorEnv
 from ppo_bench.envs.host import to_vector_env
-from ppo_bench.envs.observation_selection import make_env
+from ppo_bench.envs.make import make_env
 from ppo_bench.envs.vectorized import without_worker_processes
 from ppo_bench.mathematics.arrays import Arrays
-from ppo_bench.runners.base import ProcessGroup
+from ppo_bench.mathematics.shards import ProcessGroup
 from ppo_bench.runners.checkpoint import Checkpoint
 from ppo_bench.runners.seeds import SeedsRunner
 from ppo_bench.runs.distributed import all_gather_object
@@ -55,9 +55,7 @@ class Callbacks:
         names = EVALUATION_COLUMNS if self._evaluation.every_iterations else ()
         return [dict.fromkeys(names) for _ in self.configs]
 
-    def evaluate(
-        self, runner: SeedsRunner[Any], state: Any, iteration: int, stop: Sequence[int]
-    ) -> list[Columns] | None:
+    def evaluate(self, runner: SeedsRunner, state: Any, iteration: int, stop: Sequence[int]) -> list[Columns] | None:
         """Evaluation columns of each run's row for `iteration`; None if `stop` was not empty during the evaluation."""
         every, is_last = self._evaluation.every_iterations, iteration == self.configs[0].num_iterations
         if not every or (iteration % every and not is_last):

@@ -17,11 +17,11 @@ from ppo_bench.common.errors import ConfigError, FailedRuns, RankLostError, RunI
 from ppo_bench.common.rank_info import read_rank_info
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
-from ppo_bench.envs.observation_selection import make_env
+from ppo_bench.envs.make import make_env
 from ppo_bench.mathematics.arrays import Arrays
-from ppo_bench.mathematics.shards import Shard, concatenate_shards, slice_shard
+from ppo_bench.mathematics.shards import ProcessGroup, Shard, concatenate_shards, slice_shard
 from ppo_bench.runners.array_specs import array_specs
-from ppo_bench.runners.base import Episode, Metrics, ProcessGroup, Runner, TrainingSpec
+from ppo_bench.runners.base import Episode, Metrics, Runner, TrainingSpec
 from ppo_bench.tuning.cores import available_cores, cpu_affinity, shard_of_cores
 
 EnvWrapper = Callable[[VectorEnv | GraphEnv, Shard], Any]
@@ -102,10 +102,10 @@ class DistributedRunner:
         """See `Runner.episode_lengths`."""
         return np.concatenate(all_gather_object(self.process_group, self._local_runner.episode_lengths(state)))
 
-    def restart_envs(self, state: Any, iteration: int) -> Any:
+    def restart_envs(self, state: Any) -> Any:
         """See `Runner.restart_envs`."""
         with detect_lost_rank():
-            return self._local_runner.restart_envs(state, iteration)
+            return self._local_runner.restart_envs(state)
 
     def close(self) -> None:
         """See `Runner.close`."""

@@ -31,7 +31,7 @@ During an evaluation the rows wait too."""
 
 def run_iterations(
     config: Config,
-    runner: SeedsRunner[Any],
+    runner: SeedsRunner,
     state: Any,
     iteration: int,
     writers: Sequence[RunWriter],
@@ -79,7 +79,7 @@ def run_iterations(
             if has_checkpoint:
                 save(runner, state, writers, callbacks, stop, restarts_envs=iteration < last)
                 if iteration < last:
-                    state = runner.restart_envs(state, iteration)
+                    state = runner.restart_envs(state)
             ends_block = iteration % block_size == 0 or iteration == last
             if ends_block:
                 callbacks.notify()
@@ -151,7 +151,7 @@ def describe_newest_checkpoint(folder: Path) -> str:
 
 
 def save(
-    runner: SeedsRunner[Any],
+    runner: SeedsRunner,
     state: Any,
     writers: Sequence[RunWriter],
     callbacks: Callbacks,

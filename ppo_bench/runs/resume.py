@@ -63,7 +63,7 @@ class StartingPoint(NamedTuple):
     resumes: bool
     """Whether the runs go on, from checkpoints of their own."""
 
-    def state(self, runs: Sequence[SeedRun], runner: SeedsRunner[Any]) -> Any:
+    def state(self, runs: Sequence[SeedRun], runner: SeedsRunner) -> Any:
         """The runner's state. Raises `ConfigError` if the arrays do not fit."""
         if self.arrays is None:
             return runner.init([run.config.root.seed for run in runs])

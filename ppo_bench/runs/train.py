@@ -16,9 +16,10 @@ from ppo_bench.common.progress import print_status
 from ppo_bench.common.rank_info import read_rank_info
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
-from ppo_bench.envs.observation_selection import make_env
+from ppo_bench.envs.make import make_env
+from ppo_bench.mathematics.shards import ProcessGroup
 from ppo_bench.runners import checkpoint
-from ppo_bench.runners.base import ProcessGroup, Runner
+from ppo_bench.runners.base import Runner
 from ppo_bench.runners.seeds import OneSeed
 from ppo_bench.runs.advice import advice
 from ppo_bench.runs.callbacks import Callbacks, Listener

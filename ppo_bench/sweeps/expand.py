@@ -16,7 +16,7 @@ from ppo_bench.common.files import are_complete
 from ppo_bench.configuration.compose import compose_with_hydra, config_loader, key_of, search_path, without_hydra
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import composed_config
-from ppo_bench.envs.observation_selection import make_env
+from ppo_bench.envs.make import make_env
 
 
 def expand(overrides: Sequence[str], first: bool = False) -> list[list[str]]:
@@ -75,10 +75,12 @@ def check_jobs(multirun: DictConfig) -> None:
 def check_environments(configs: Iterable[Config]) -> None:
     """Raise `ConfigError` if an environment cannot be made. Those on the device are checked by their runs."""
     before = dict(os.environ)
-    different = {repr((each.backend, each.task.with_one_env())): each for each in configs if not each.backend.in_graph}
+    different = {
+        repr((each.backend, each.task.with_num_envs(1))): each for each in configs if not each.backend.in_graph
+    }
     try:
         for config in different.values():
-            env = make_env(config.backend, config.task.with_one_env())
+            env = make_env(config.backend, config.task.with_num_envs(1))
             env.close()
             config.training_spec(env)
     finally:  # physics and graphics libraries may have set environment variables, which the runs must not inherit

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from ppo_bench.commands.bench.training import WARM_UP_ITERATIONS, StartUp, TimedEnv, Training, start_training
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
-from ppo_bench.envs.observation_selection import make_env
+from ppo_bench.envs.make import make_env
 from ppo_bench.envs.random_play import random_actions
 from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import select_prefix
@@ -91,7 +90,7 @@ def _alone(config: Config, graphs: bool) -> Callable[[], float]:
 
     With `graphs`, steps of PyTorch on the device are one CUDA graph, as in training.
     """
-    env = make_env(config.backend, replace(config.task, devices=1))
+    env = make_env(config.backend, config.task)
     seeds = noise.env_seeds(config.root.seed, 0, config.ppo.num_envs)
     rng, steps = np.random.default_rng(0), config.ppo.num_steps
     if not isinstance(env, GraphEnv):
@@ -127,7 +126,7 @@ def _alone_in_jax(env: GraphEnv, seeds: Sequence[int], actions: np.ndarray, conf
 
     device = pick_device(config.root.device, PRECISIONS[config.root.precision])
     with jax.default_device(device):
-        result = env.reset(seeds)
+        result = env.reset(jnp, seeds)
 
     def step(state: Any, actions: Any) -> Any:
         envs, action_mask = state
@@ -161,8 +160,7 @@ def _alone_in_torch(
 
     assert isinstance(config.framework, Torch)
     device = pick_device(config.root.device, PRECISIONS[config.root.precision])
-    assert env.reset_with_xp
-    result = env.reset_with_xp(torch, seeds, device=device)
+    result = env.reset(torch, seeds, device=device)
     # Steps of the user's own environments are neither compiled nor recorded in training.
     compiler = None if env.same_step else config.framework.compiler()
     step = compiler(result.step) if compiler else result.step

@@ -15,7 +15,7 @@ from ppo_bench.common.values import AT_LEAST_1, within
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
 from ppo_bench.configuration.schema import RootSchema
-from ppo_bench.envs.observation_selection import make_env
+from ppo_bench.envs.make import make_env
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.sweeps.expand import expand
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import EnvStep, GraphEnv, PolicyInput, VectorEnv
-from ppo_bench.envs.observation_selection import make_env
+from ppo_bench.envs.make import make_env
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.runners.base import Runner
 from ppo_bench.runs.distributed import DistributedRunner

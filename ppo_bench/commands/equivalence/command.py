@@ -35,7 +35,7 @@ from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
 from ppo_bench.configuration.schema import RootSchema, with_free_keys
 from ppo_bench.envs.base import GraphEnv
-from ppo_bench.envs.observation_selection import make_env
+from ppo_bench.envs.make import make_env
 from ppo_bench.sweeps.expand import expand
 
 

@@ -13,7 +13,7 @@ from ppo_bench.common.workers import RankWorkers
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv, PolicyInput, VectorEnv
 from ppo_bench.envs.host import to_vector_env
-from ppo_bench.envs.observation_selection import make_env
+from ppo_bench.envs.make import make_env
 from ppo_bench.envs.replay import RecordingEnv, ReplayEnv, concatenate_steps
 from ppo_bench.mathematics.arrays import load_arrays
 from ppo_bench.mathematics.shards import SINGLE_SHARD, Shard
@@ -108,7 +108,7 @@ def _serve(config: Config, follows: bool) -> Generator[IterationOutcome | None, 
                 outcome = IterationOutcome(recording.actions, before, runner.export(state), metrics, recording.steps)
                 iteration += 1
                 if iteration % root.checkpoint.every_iterations == 0:  # as in training
-                    state = runner.restart_envs(state, iteration)
+                    state = runner.restart_envs(state)
     finally:
         runner.close()
 

@@ -23,7 +23,7 @@ from ppo_bench.configuration.compose import key_of
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config, recorded_config
 from ppo_bench.envs.host import to_vector_env
-from ppo_bench.envs.observation_selection import make_env
+from ppo_bench.envs.make import make_env
 from ppo_bench.runners import checkpoint
 from ppo_bench.runs.run_config import read_run
 

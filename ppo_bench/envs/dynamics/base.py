@@ -70,6 +70,10 @@ class PortableDynamics:
         return other
 
 
+CHUNKS = 16
+"""Number of chunks of environments that are reset one after another, where resets are costly."""
+
+
 class ResetWords(NamedTuple):
     """Random words of several resets of N environments, drawn at once."""
 
@@ -96,30 +100,21 @@ class EnvState(NamedTuple):
     """Random words of the next resets; None if they are drawn when an environment is reset."""
 
 
-ResetInChunks = Callable[[Callable[[Array], State], Array, State], State]
-"""A function of `first_states`, `done [N]` and the states of N environments: it replaces the states where `done` is
-true. `first_states(rows)` computes the first states of the next episodes of the environments `rows`."""
-
-
 class Autoreset:
     """Steps of `dynamics` with the contract of ppo_bench/envs/base.py, as pure functions of arrays of `xp`."""
 
-    def __init__(
-        self,
-        xp: Any,
-        dynamics: Dynamics,
-        map_arrays: Callable[..., State],
-        traced: bool,
-        reset_in_chunks: ResetInChunks | None = None,
-    ) -> None:
-        """`map_arrays(function, *states)` applies a function to the arrays of states, one by one.
-
-        If `traced`, the functions become part of a program, which draws the first states of the next episodes in every
-        step; otherwise they are drawn only in steps that reset an environment, or ahead by `draw_reset_words`.
-        With `reset_in_chunks` a program draws only those of the environments that are reset.
+    def __init__(self, xp: Any, dynamics: Dynamics) -> None:
+        """A JAX program draws the first states of the next episodes in every step, or, if resets are costly, those of
+        the environments that are reset. PyTorch and NumPy draw them only in steps that reset an environment, or ahead
+        by `draw_reset_words`.
         """
-        self.dynamics, self._xp, self._map, self._traced = dynamics, xp, map_arrays, traced
-        self._reset_in_chunks = reset_in_chunks
+        self.dynamics, self._xp, self._in_jax = dynamics, xp, xp.__name__ == "jax.numpy"
+        self._costly_resets = self._in_jax and getattr(dynamics, "costly_resets", False)
+        self._map: Callable[..., State] = map_fields
+        if self._in_jax:
+            import jax
+
+            self._map = jax.tree.map
 
     def init(self, seeds: Array) -> tuple[EnvState, Array]:
         """Environments with the `seeds [N]` int32 before their first step, and their observations `[N, ...]`."""
@@ -146,13 +141,13 @@ class Autoreset:
         episodes = state.episodes + reset
         if reset_words:
             reset_words = reset_words._replace(row=reset_words.row + len(reset) * reset)
-        if self._reset_in_chunks:
+        if self._costly_resets:
 
             def first_states(rows: Array) -> State:
                 return self.dynamics.reset(self._reset_words(state.seeds[rows], episodes[rows]))
 
-            dynamics = self._reset_in_chunks(first_states, reset, dynamics)
-        elif reset_words or self._traced or bool(reset.any()):
+            dynamics = _reset_in_chunks(first_states, reset, dynamics)
+        elif reset_words or self._in_jax or bool(reset.any()):
             words = reset_words.words[reset_words.row] if reset_words else self._reset_words(state.seeds, episodes)
             first = self.dynamics.reset(words)
             dynamics = self._map(lambda fresh, old: _where_rows(xp, reset, fresh, old), first, dynamics)
@@ -167,6 +162,34 @@ class Autoreset:
     def _reset_words(self, seeds: Array, episodes: Array) -> Array:
         """Words `[N, num_words]` of the reset before the `episodes`-th episode of each environment."""
         return noise.reset_words(self._xp, seeds, episodes, self.dynamics.num_words)
+
+
+def _reset_in_chunks(first_states: Callable[[Array], State], done: Array, states: State) -> State:
+    """Reset the environments that are `done` in a loop, a `CHUNKS`-th of all environments at a time.
+
+    `first_states(rows)` computes the first states of the next episodes of the environments `rows`. The idea is that of
+    Craftax's `OptimisticResetVecEnvWrapper` (Matthews et al. 2024), without environments that share a first state.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    (num_envs,) = done.shape
+    size = -(-num_envs // CHUNKS)
+    types = jax.eval_shape(first_states, jnp.arange(size))
+    # As `jnp.where` of both would. Random keys have a type of their own, which no other number has.
+    states = jax.tree.map(
+        lambda old, new: old if old.dtype == new.dtype else old.astype(jnp.result_type(old, new)), states, types
+    )
+
+    def reset_chunk(carry: tuple[State, Array]) -> tuple[State, Array]:
+        states, waiting = carry
+        (rows,) = jnp.nonzero(waiting, size=size, fill_value=num_envs)  # rows past the last one are dropped
+        first = first_states(rows)
+        states = jax.tree.map(lambda old, new: old.at[rows].set(new, mode="drop"), states, first)
+        return states, waiting.at[rows].set(False, mode="drop")
+
+    result: State = jax.lax.while_loop(lambda carry: carry[1].any(), reset_chunk, (states, done))[0]
+    return result
 
 
 def map_fields(function: Callable[..., Array], *states: Any) -> Any:

@@ -113,9 +113,9 @@ class JaxGames(DynamicsEnv):
         super().__init__(board, get_num_games(task))
         self.num_envs, self.players = task.num_envs, task.players
 
-    def reset(self, seeds: Sequence[int]) -> ResetResult:
+    def reset(self, xp: Any, seeds: Sequence[int], device: Any = None) -> ResetResult:
         """See `GraphEnv.reset`."""
-        result = super().reset(seeds[:: self.players])
+        result = super().reset(xp, seeds[:: self.players])
         game = result.state.dynamics.game
         policy_input = make_player_inputs(
             jnp, self.players, result.policy_input.obs, game.current_player, game.legal_action_mask

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ppo_bench.mathematics import ppo
 from ppo_bench.mathematics.arrays import Tree
 from ppo_bench.mathematics.normalize import Moments, pool_moments
+from ppo_bench.mathematics.shards import ProcessGroup
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.ops import PortableModule, ScanStep
 
@@ -27,16 +28,6 @@ def parameter_views(flat: Tensor, parameters: Sequence[Parameter]) -> Params:
     """
     parts = flat.split([math.prod(parameter.shape) for parameter in parameters])
     return {p.name: part.view(p.shape) for p, part in zip(parameters, parts, strict=True)}
-
-
-class ProcessGroup(Protocol):
-    """The processes that share a training, each with a device of its own."""
-
-    def all_reduce_sum(self, x: Tensor) -> Tensor:
-        """The sum of `x` over the processes, the same bits in each."""
-
-    def all_gather(self, x: Tensor) -> Tensor:
-        """`x` of every process, stacked in their order."""
 
 
 class TorchOps:

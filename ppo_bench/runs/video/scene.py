@@ -22,7 +22,7 @@ from ppo_bench.envs.base import Task, VectorEnv
 from ppo_bench.envs.envpool import EnvPoolEnv
 from ppo_bench.envs.gymnasium import GymnasiumEnv
 from ppo_bench.envs.host import to_vector_env
-from ppo_bench.envs.observation_selection import make_env, select_observations
+from ppo_bench.envs.make import make_env, select_observations
 from ppo_bench.envs.pettingzoo import PettingZooEnv
 
 MUJOCO_NEEDS = "MuJoCo needs apt install libegl1 libgl1-mesa-dri"
@@ -79,7 +79,7 @@ def open_scene(config: Config) -> Scene:
 
 def _scene_maker(config: Config) -> Callable[[], Scene]:
     """The function that makes the scene of a run. Raises `ConfigError` if the environment cannot be drawn."""
-    env, backend, task = config.root.env, config.backend, config.task.with_one_env()
+    env, backend, task = config.root.env, config.backend, config.task.with_num_envs(1)
     if backend.name == "pettingzoo":
         return functools.partial(_pettingzoo_scene, task)
     if gymnasium_id := env.id or env.ids.get("gymnasium"):

@@ -15,7 +15,7 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
 from ppo_bench.configuration.schema import RootSchema
-from ppo_bench.envs.observation_selection import make_env
+from ppo_bench.envs.make import make_env
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.array_specs import initial_arrays
 from ppo_bench.runners.base import TrainingSpec

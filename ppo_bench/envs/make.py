@@ -1,4 +1,4 @@
-"""Environments whose observations are reduced to the components that `env.observe` lists, on any backend."""
+"""The environments of a task on any backend, reduced to the components of observations that `env.observe` lists."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import Backend, EnvStep, GraphEnv, PolicyInput, ResetResult, StepFunction, Task, VectorEnv
@@ -25,25 +26,14 @@ def select_observations(env: Any, task: Task) -> Any:
     """`env`, reduced to the components that `task` observes. Closes it and raises `ConfigError` if it lacks them."""
     if not task.observe:
         return env
-    try:
-        space = _selected_space(env.observation_space, task)
-    except ConfigError:
+    space, chosen = env.observation_space, list(task.observe)
+    if len(space.shape) != 1 or not 0 <= min(chosen) <= max(chosen) < space.shape[0]:
         env.close()
-        raise
+        raise ConfigError(
+            f"env.observe={chosen}: {task.id} has no such components; its observations have the shape {space.shape}"
+        )
     selected = _SelectedGraphEnv if isinstance(env, GraphEnv) else _SelectedVectorEnv
-    return selected(env, space, list(task.observe))
-
-
-def _selected_space(space: Any, task: Task) -> Any:
-    """The space of the observed components. Raises `ConfigError` if `space` has no such components."""
-    from gymnasium import spaces
-
-    if len(space.shape) != 1:
-        raise ConfigError(f"env.observe: observations of {task.id} have the shape {space.shape}; it is for vectors")
-    if any(not 0 <= component < space.shape[0] for component in task.observe):
-        raise ConfigError(f"env.observe={list(task.observe)}: {task.id} has the components 0 to {space.shape[0] - 1}")
-    chosen = list(task.observe)
-    return spaces.Box(space.low[chosen], space.high[chosen], dtype=space.dtype)
+    return selected(env, spaces.Box(space.low[chosen], space.high[chosen], dtype=space.dtype), chosen)
 
 
 class _SelectedVectorEnv:
@@ -93,26 +83,16 @@ class _SelectedGraphEnv(GraphEnv):
         self._env, self._components = env, tuple(components)
         self.num_envs, self.action_space, self.masks_actions = env.num_envs, env.action_space, env.masks_actions
         self.observation_space = space
-        self.short_steps, self.same_step = env.short_steps, env.same_step
-        if env.reset_with_xp:
-            self.reset_with_xp = self._reset_with_xp
+        self.short_steps, self.same_step, self.portable = env.short_steps, env.same_step, env.portable
         self.is_program_cacheable = env.is_program_cacheable  # type: ignore[misc]  # a class variable elsewhere
 
     def __getattr__(self, name: str) -> Any:
         """Optional attributes of the environments, such as `time_limit`."""
         return getattr(self._env, name)
 
-    def reset(self, seeds: Sequence[int]) -> ResetResult:
+    def reset(self, xp: Any, seeds: Sequence[int], device: Any = None) -> ResetResult:
         """See `GraphEnv.reset`."""
-        import jax.numpy as jnp
-
-        return self._select(jnp, self._env.reset(seeds))
-
-    def _reset_with_xp(self, xp: Any, seeds: Sequence[int], **device: Any) -> ResetResult:
-        assert self._env.reset_with_xp
-        return self._select(xp, self._env.reset_with_xp(xp, seeds, **device))
-
-    def _select(self, xp: Any, result: ResetResult) -> ResetResult:
+        result = self._env.reset(xp, seeds, device)
         step = _SelectedStep(result.step, self._components, xp)
         return result._replace(
             step=step, policy_input=result.policy_input._replace(obs=step.columns(result.policy_input.obs))
