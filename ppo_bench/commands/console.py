@@ -18,7 +18,7 @@ COMMANDS = {
     "train": (TRAIN, "one run, as python -m ppo_bench"),
     "sweep": (TRAIN, "runs of several values of a key, as python -m ppo_bench -m"),
     "evaluate": ("ppo_bench.commands.evaluate", "whole episodes by a run's policy"),
-    "report": ("ppo_bench.commands.report.command", "which framework is faster, and do they learn the same?"),
+    "report": ("ppo_bench.commands.report.__main__", "which framework is faster, and do they learn the same?"),
     "bench": ("ppo_bench.commands.bench.command", "where the time goes, against the machine's limits"),
     "equivalence": ("ppo_bench.commands.equivalence.command", "do the frameworks do the same, action for action?"),
     "check": ("ppo_bench.commands.check", "does an environment keep the contract?"),
