@@ -20,7 +20,7 @@ COMMANDS = {
     "evaluate": ("ppo_bench.commands.evaluate", "whole episodes by a run's policy"),
     "report": ("ppo_bench.commands.report.__main__", "which framework is faster, and do they learn the same?"),
     "bench": ("ppo_bench.commands.bench.__main__", "where the time goes, against the machine's limits"),
-    "equivalence": ("ppo_bench.commands.equivalence.command", "do the frameworks do the same, action for action?"),
+    "equivalence": ("ppo_bench.commands.equivalence.__main__", "do the frameworks do the same, action for action?"),
     "check": ("ppo_bench.commands.check", "does an environment keep the contract?"),
     "watch": ("ppo_bench.commands.watch", "state and progress of the runs under a folder"),
     "query": ("ppo_bench.commands.query", "SQL over runs, metrics, episodes"),
