@@ -158,8 +158,8 @@ def draw_curves(out: Path) -> None:
     tasks = con.execute(f"select distinct campaign, env, backend from read_parquet('{file}') order by all").fetchall()
     for task in tasks:
         charts = [_chart(con, file, task, axis, *about) for axis, about in (("steps", STEPS), ("seconds", TIME))]
-        figure = Figure("-".join(task), "learning", f"{task[1]}, {task[2]}", charts)
-        (out / f"{figure.key}.svg").write_bytes(draw(figure)["svg"])
+        draw(Figure("-".join(task), "learning", f"{task[1]}, {task[2]}", charts), out)
+        (out / f"{'-'.join(task)}.png").unlink()
 
 
 def _chart(con: Any, file: Path, task: Sequence[str], axis: str, title: str, label: str) -> Lines:

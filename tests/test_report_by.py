@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import json
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from ppo_bench.commands.report.analysis import analyse
-from ppo_bench.commands.report.charts import Figure, HeatMap, Lines, figures
 from ppo_bench.commands.report.database import open_database
-from ppo_bench.commands.report.groups import group_names, sort_runs
 from tests.reports import read_table, report
 from tests.synthetic import write_run
 
@@ -32,12 +31,10 @@ def write_rates(outputs: Path) -> Path:
     return outputs
 
 
-def figures_of(outputs: Path, by: str) -> list[Figure]:
-    """The figures of a report by `by`, against the first of its groups."""
-    database = open_database([str(outputs)])
-    tasks = sort_runs(database.runs, by)
-    baseline = group_names(tasks)[0]
-    return figures(analyse(tasks, baseline), database, baseline)
+def charts(page: Path) -> Any:
+    """The data of the page's charts."""
+    (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page.read_text())
+    return json.loads(data)
 
 
 def test_a_learning_rate_is_a_line_for_each_value_in_order(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -46,9 +43,8 @@ def test_a_learning_rate_is_a_line_for_each_value_in_order(tmp_path: Path, capfd
     assert code == 0
     assert "not pooled" not in errors  # the two tasks differ in their framework alone
     assert printed.splitlines()[0].split()[:3] == ["env", "algorithm", "ppo.learning_rate"]
-    for figure in figures_of(outputs, "ppo.learning_rate")[:2]:  # a panel for each framework
-        assert isinstance(figure.charts[0], Lines)
-        assert [series.name for series in figure.charts[0].series] == ["0.00025", "0.001"]
+    for figure in charts(outputs / "report" / "report.html")[:2]:  # a panel for each framework
+        assert [series["name"] for series in figure[0]["series"]] == ["0.00025", "0.001"]
     found = read_table(outputs / "report" / "tables" / "summary.csv")
     rows = [(row["env"], row["ppo.learning_rate"], float(row["final return"])) for row in found]
     tasks = ("cartpole framework=jax_xla", "cartpole framework=torch_eager")
@@ -61,13 +57,14 @@ def test_a_learning_rate_is_a_line_for_each_value_in_order(tmp_path: Path, capfd
 
 
 @pytest.mark.parametrize("by", ["framework", "ppo.learning_rate"])
-def test_charts_have_the_numbers_of_the_database(by: str, tmp_path: Path) -> None:
+def test_charts_have_the_numbers_of_the_database(by: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Of 12 runs with 100 iterations, which are the 100 cells of the grid."""
     outputs = write_rates(tmp_path / "o")
+    report(capfd, outputs, "--by", by)
     drawn: dict[str, list[Any]] = {}
-    for figure in figures_of(outputs, by):
-        for chart in figure.charts:
-            drawn.setdefault(chart.title, []).append(chart)
+    for figure in charts(outputs / "report" / "report.html"):
+        for chart in figure:
+            drawn.setdefault(chart["title"], []).append(chart)
     rows = {
         column: open_database([str(outputs)]).connection.execute(
             f"select framework, setting->>'ppo.learning_rate', avg({column}) from metrics "
@@ -81,14 +78,14 @@ def test_charts_have_the_numbers_of_the_database(by: str, tmp_path: Path) -> Non
             for framework in ("torch_eager", "jax_xla")
             for rate in ("0.001", "0.00025")
         }
-        means = [series.mean for chart in drawn[title] for series in chart.series]
+        means = [series["mean"] for chart in drawn[title] for series in chart["series"]]
         assert len(means) == 4
         for mean in means:
             assert any(np.allclose(mean, each, rtol=1e-4, atol=1e-4) for each in expected.values())
     speeds = open_database([str(outputs)]).connection.execute(
         "select avg(steady_sps) from runs group by framework, setting->>'ppo.learning_rate'"
     ).fetchall()  # fmt: skip
-    bars = sorted(row.value.point for chart in drawn["steady speed"] for row in chart.rows)
+    bars = sorted(row["value"][0] for chart in drawn["steady speed"] for row in chart["rows"])
     np.testing.assert_allclose(bars, sorted(mean for (mean,) in speeds), rtol=1e-4)
 
 
@@ -124,15 +121,14 @@ def test_two_hyperparameters_have_a_heat_map(tmp_path: Path, capfd: pytest.Captu
                 learning_rate=rate,
                 gamma=gamma,
             )
-    assert report(capfd, tmp_path / "o", "--png")[0] == 0
-    *_, figure = figures_of(tmp_path / "o", "framework")
-    (chart,) = figure.charts
-    assert isinstance(chart, HeatMap)
-    assert (chart.y, chart.x) == (["0.00025", "0.001", "0.01"], ["0.9", "0.99"])
-    np.testing.assert_allclose(chart.values, [[35.5, 36.4], [110.5, 111.4], [np.nan, 1011.4]])
-    folder = tmp_path / "o" / "report" / "figures"
-    assert ">1,011<" in (folder / "heat_maps.svg").read_text()
-    assert (folder / "heat_maps.png").exists()
+    report(capfd, tmp_path / "o", "--png")
+    *_, (chart,) = [each for each in charts(tmp_path / "o" / "report" / "report.html") if "values" in each[0]]
+    assert (chart["y"], chart["x"]) == (["0.00025", "0.001", "0.01"], ["0.9", "0.99"])
+    np.testing.assert_allclose(
+        np.array(chart["values"], float), [[35.5, 36.4], [110.5, 111.4], [np.nan, 1011.4]], rtol=1e-4
+    )
+    assert "<td>1,011</td>" in re.sub(r'<td style="[^"]*">', "<td>", (tmp_path / "o/report/report.html").read_text())
+    assert (tmp_path / "o" / "report" / "figures" / "heat_maps.png").exists()
 
 
 def test_algorithms_are_compared(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

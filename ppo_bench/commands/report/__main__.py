@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from ppo_bench.commands.report.analysis import analyse
-from ppo_bench.commands.report.charts import MAX_ROWS, MAX_SERIES, figures
+from ppo_bench.commands.report.charts import Figure, figures
 from ppo_bench.commands.report.checks import some, warnings
 from ppo_bench.commands.report.database import Database, open_database
 from ppo_bench.commands.report.figures import draw
@@ -25,14 +25,13 @@ from ppo_bench.common.cli import Parser, exit_code
 from ppo_bench.common.errors import ConfigError, RunError, one_line, require
 from ppo_bench.common.progress import print_status
 
-WRITTEN = frozenset(("report.html", "figures", "tables", "runs.parquet"))
-"""What a report has, and a new one replaces."""
+WRITTEN = frozenset(("report.html", "figures", "tables", "runs.parquet", "marl_eval.json"))
+"""What a report has, or had in earlier versions, and a new one replaces."""
 PRINTED_ROWS = 40
 METHOD = (
     f"Intervals: 95%; means of one task Student's over seeds, all else percentile bootstrap, stratified by environment "
     f"(Agarwal et al. 2021), {RESAMPLES:,} resamples. Equivalence: two one-sided t-tests at 5% with a margin of "
-    "{margin}. Final return: mean of the last 100 training episodes. "
-    f"Charts have at most {MAX_SERIES} curves, those that end highest, and {MAX_ROWS} bars; the tables have all."
+    "{margin}. Final return: mean of the last 100 training episodes."
 )
 
 
@@ -56,7 +55,7 @@ def main(arguments: list[str]) -> int:
         parser.error("--margin must lie between 0 and 1")
     out = args.out or Path(args.folders[0]) / "report"
     _check_out(out)
-    for package in ("jinja2", "matplotlib", "scipy"):
+    for package in ("jinja2", "scipy"):
         require(package, "report", "the report")
     database = open_database(args.folders)
     tasks = sort_runs(database.runs, args.by)
@@ -75,10 +74,8 @@ def main(arguments: list[str]) -> int:
     counts = f"{len(database.runs)} runs, {finished} finished; {len(database.left_out)} folders left out"
     margin = f"{args.margin:.0%} of the task's published scale, or where it has none of {baseline}'s mean return"
     method = METHOD.format(margin=margin)
-    pictures = {figure.key: draw(figure, ("svg", "png") if args.png else ("svg",)) for figure in charts}
-    svg = {key: picture["svg"] for key, picture in pictures.items()}
-    html = page(charts, svg, found, title=args.title, counts=counts, warnings=doubts, method=method)
-    _write(out, html, found, database, pictures if args.png else {})
+    html = page(charts, found, title=args.title, counts=counts, warnings=doubts, method=method)
+    _write(out, html, found, database, charts if args.png else [])
     print(to_text(found[0], PRINTED_ROWS))
     print(out / "report.html")
     return 0
@@ -103,9 +100,7 @@ def _check_out(out: Path) -> None:
         raise ConfigError(f"--out {out} holds what is no report ({others[0]}): name a new folder, or an older report's")
 
 
-def _write(
-    out: Path, html: str, found: Sequence[Table], database: Database, pictures: Mapping[str, Mapping[str, bytes]]
-) -> None:
+def _write(out: Path, html: str, found: Sequence[Table], database: Database, drawn: Sequence[Figure]) -> None:
     """Write the report to the folder `out`, in place of an older one. Raises `RunError`."""
     import duckdb
 
@@ -120,11 +115,10 @@ def _write(
         for table in found:
             (out / "tables" / f"{table.key}.csv").write_text(to_csv(table), encoding="utf-8")
         database.connection.table("runs").write_parquet(str(out / "runs.parquet"))
-        if pictures:
+        if drawn:
             (out / "figures").mkdir()
-        for key, picture in pictures.items():
-            for suffix, content in picture.items():
-                (out / "figures" / f"{key}.{suffix}").write_bytes(content)
+        for figure in drawn:
+            draw(figure, out / "figures")
     except (OSError, duckdb.Error) as error:
         raise RunError(f"cannot write {out}: {one_line(error)}") from error
 

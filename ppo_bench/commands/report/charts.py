@@ -1,4 +1,4 @@
-"""The charts of a report as data, which figures.py draws."""
+"""The charts of a report as data: page.py shows them in a browser by plotly, figures.py writes them by matplotlib."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ SPEEDS = (
     ("wall_seconds", "training", "seconds of wall time"),
 )
 MAX_SERIES = 8
-"""Maximum number of curves in a chart, those that end highest, so that they remain distinguishable."""
+"""Maximum number of curves in a chart, so that they remain distinguishable."""
 MAX_ROWS = 60
-"""Maximum number of bars in a chart; the tables have all."""
+"""Maximum number of bars in a chart."""
 
 
 @dataclass
@@ -49,6 +49,7 @@ class Lines:
     x_label: str
     y_label: str
     series: list[Series]
+    note: str = ""
 
 
 @dataclass
@@ -73,6 +74,7 @@ class Bars:
     """Values at which a vertical line is drawn."""
     from_zero: bool = False
     """Whether values are bars from 0, or points."""
+    note: str = ""
 
 
 @dataclass
@@ -137,7 +139,8 @@ def figures(analysis: Analysis, database: Database, baseline: str) -> list[Figur
     for figure in made:
         figure.charts = [chart for chart in figure.charts if not isinstance(chart, Bars) or chart.rows]
         for chart in figure.charts:
-            if isinstance(chart, Bars):
+            if isinstance(chart, Bars) and len(chart.rows) > MAX_ROWS:
+                chart.note = f"The first {MAX_ROWS} of {len(chart.rows)}; all are in the tables."
                 del chart.rows[MAX_ROWS:]
     return [figure for figure in made if figure.charts]
 
@@ -167,14 +170,16 @@ def _curves(panels: Sequence[Panel], database: Database) -> Iterator[Figure]:
     def charts(title: str, x_label: str, y_label: str, axis: str, column: str, weight: str) -> list[Lines]:
         """A chart of a column for each panel."""
         found = iter(curves(database.connection, runs, axis, column, weight))
-        made, of_returns = [], weight == "episodes"
-        for entries in best:
+        made = []
+        for panel, entries in zip(panels, best, strict=True):
+            of_returns, left = weight == "episodes", len(panel.entries) - len(entries)
+            note = f"{left} more, which end lower, are in the tables." if left and of_returns else ""
             series = [
                 Series(name, colour, *(curve if of_returns else curve._replace(runs=curve.runs[:0])))
                 for (name, colour, _), curve in zip(entries, found, strict=False)
                 if of_returns or np.isfinite(curve.mean).any()
             ]
-            made.append(Lines(title, x_label, y_label, series))
+            made.append(Lines(title, x_label, y_label, series, note))
         return made
 
     returns = [

@@ -1,9 +1,8 @@
-"""Charts as pictures, drawn by matplotlib: SVG on the page, SVG and PNG for papers."""
+"""Charts as SVG and PNG files, for papers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from io import BytesIO
+from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
 
@@ -20,8 +19,6 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5
 DASHES = ("-", "--", ":", "-.")
 MAX_COLUMNS = 3
 MAX_LETTERS = 40
-METADATA = {"svg": {"Date": None}, "png": {"Software": None}}
-"""Metadata of a file by its format; what changes from day to day, or with the version of matplotlib, is left out."""
 STYLE = {
     "text.parse_math": False,  # names may have characters of formulas
     "svg.fonttype": "none",
@@ -35,8 +32,8 @@ STYLE = {
 }
 
 
-def draw(figure: Figure, formats: Sequence[str] = ("svg",)) -> dict[str, bytes]:
-    """The picture of a figure in each of the formats, `svg` and `png`."""
+def draw(figure: Figure, folder: Path) -> None:
+    """Write a figure as `<key>.svg` and `<key>.png` in `folder`."""
     import matplotlib as mpl
     from matplotlib.figure import Figure as Canvas
 
@@ -62,10 +59,8 @@ def draw(figure: Figure, formats: Sequence[str] = ("svg",)) -> dict[str, bytes]:
         }
         if named:
             canvas.legend(named.values(), map(_clipped, named), loc="outside lower center", ncols=columns)
-        files = {name: BytesIO() for name in formats}
-        for name, file in files.items():
-            canvas.savefig(file, format=name, dpi=150, metadata=METADATA[name])
-    return {name: file.getvalue() for name, file in files.items()}
+        canvas.savefig(folder / f"{figure.key}.svg", metadata={"Date": None})
+        canvas.savefig(folder / f"{figure.key}.png", dpi=150, metadata={"Software": None})
 
 
 def _clipped(name: str) -> str:

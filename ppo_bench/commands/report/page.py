@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
-from collections.abc import Mapping, Sequence
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from ppo_bench.commands.report.charts import Figure
+import numpy as np
+
+from ppo_bench.commands.report.charts import Figure, HeatMap
 from ppo_bench.commands.report.statistics import Estimate
 from ppo_bench.commands.report.tables import Table, cell
 
@@ -15,7 +20,7 @@ OPEN_ROWS = 40
 """Maximum number of rows of a table that is shown unfolded."""
 SECTIONS = {
     "learning": ("Learning curves", (), "Mean over seeds of the episodic return, its 95% bootstrap band, and each seed "
-                 "faintly."),
+                 "faintly. Press a name to hide or show its curves."),
     "training": ("Losses, entropy, KL", (), "Mean over seeds of the iterations in each hundredth of the steps, and its "
                  "95% bootstrap band."),
     "speed": ("Speed", ("speed",), "Means with 95% intervals and a dot for each seed. Steady speed is that of a run's "
@@ -35,30 +40,27 @@ SECTIONS = {
 
 
 def page(
-    figures: Sequence[Figure],
-    pictures: Mapping[str, bytes],
-    tables: Sequence[Table],
-    *,
-    title: str,
-    counts: str,
-    warnings: Sequence[str],
-    method: str,
+    figures: Sequence[Figure], tables: Sequence[Table], *, title: str, counts: str, warnings: Sequence[str], method: str
 ) -> str:
-    """The page's HTML; `pictures` are the figures' SVG by their keys. All text from run folders is escaped."""
+    """The page's HTML; all text from run folders is escaped."""
     from jinja2 import Environment
     from markupsafe import Markup
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["cell"] = cell
     environment.tests["numeric"] = lambda value: isinstance(value, int | float | Estimate)
+    environment.tests["heat_map"] = lambda chart: isinstance(chart, HeatMap)
     template = environment.from_string((PAGE / "template.html").read_text(encoding="utf-8"))
+    data = json.dumps([[_plain(asdict(chart)) for chart in figure.charts] for figure in figures], allow_nan=False)
+    # The first "</" would end the script element, also inside a JSON string.
+    escaped = data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
     by_key = {table.key: table for table in tables}
     sections = [
         {
             "key": key,
             "title": heading,
             "note": note,
-            "figures": [figure for figure in figures if figure.section == key],
+            "figures": [(index, figure) for index, figure in enumerate(figures) if figure.section == key],
             "tables": [by_key[name] for name in names if name in by_key],
         }
         for key, (heading, names, note) in SECTIONS.items()
@@ -70,7 +72,20 @@ def page(
         warnings=warnings,
         method=method,
         sections=[section for section in sections if section["figures"] or section["tables"]],
-        pictures={name: b64encode(svg).decode() for name, svg in pictures.items()},
         open_rows=OPEN_ROWS,
         css=Markup((PAGE / "style.css").read_text(encoding="utf-8")),
+        plotly=Markup((PAGE / "plotly-basic.min.js").read_text(encoding="utf-8")),
+        js=Markup((PAGE / "charts.js").read_text(encoding="utf-8")),
+        data=Markup(escaped),
     )
+
+
+def _plain(value: Any) -> Any:
+    """A chart's values for JSON: numbers rounded to five significant digits, None for NaN and infinities."""
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, np.ndarray | list | tuple):
+        return [_plain(each) for each in (value.tolist() if isinstance(value, np.ndarray) else value)]
+    if isinstance(value, float):
+        return float(f"{value:.5g}") if math.isfinite(value) else None
+    return value

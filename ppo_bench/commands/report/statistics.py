@@ -94,12 +94,10 @@ def mean_interval(values: Array) -> Estimate:
 
     With few seeds its coverage is closer to nominal than that of the percentile bootstrap (`COVERAGE` of checks.py).
     """
-    from scipy import stats
-
     mean, std, n = moments(values)
     if n < 2:
         return Estimate(mean, math.nan, math.nan, n)
-    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, n - 1)) * std / math.sqrt(n) if std > 0 else 0.0
+    half = t_quantile(0.5 + CONFIDENCE / 2, n - 1) * std / math.sqrt(n) if std > 0 else 0.0
     return Estimate(mean, mean - half, mean + half, n)
 
 
@@ -191,15 +189,27 @@ def _tost(difference: float, error: float, dof: float, margin: float, magnitude:
 
     `magnitude` is that of the values, for the tolerance of rounding.
     """
-    from scipy import stats
-
     rounding = 1e-12 * magnitude
     if error <= rounding:
         same = abs(difference) <= margin
         return Comparison(
             difference, difference, difference, margin, float(not same), float(abs(difference) <= rounding)
         )
-    p_equivalent = max(float(stats.t.sf((margin + sign * difference) / error, dof)) for sign in (1, -1))
-    p_different = 2 * float(stats.t.sf(abs(difference) / error, dof))
-    half = float(stats.t.ppf(0.95, dof)) * error
+    p_equivalent = max(_t_above((margin + sign * difference) / error, dof) for sign in (1, -1))
+    p_different = 2 * _t_above(abs(difference) / error, dof)
+    half = t_quantile(0.95, dof) * error
     return Comparison(difference, difference - half, difference + half, margin, p_equivalent, p_different)
+
+
+def t_quantile(probability: float, dof: float) -> float:
+    """The quantile of Student's t-distribution with `dof` degrees of freedom."""
+    from scipy import stats
+
+    return float(stats.t.ppf(probability, dof))
+
+
+def _t_above(value: float, dof: float) -> float:
+    """The probability that a t-distributed number lies above `value`."""
+    from scipy import stats
+
+    return float(stats.t.sf(value, dof))
