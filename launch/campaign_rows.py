@@ -30,6 +30,14 @@ def rows_of(out: Path) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in found]
 
 
+def groups(runs: Iterable[dict[str, Any]], *keys: str) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
+    """The runs by their values of `keys`, in the order in which these appear."""
+    found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for run in runs:
+        found.setdefault(tuple(run[key] for key in keys), []).append(run)
+    return found
+
+
 def markdown(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A Markdown table."""
 
@@ -51,9 +59,8 @@ def shown(ours: SampleMoments) -> str:
 
 def trained(out: Path) -> str:
     """A Markdown table of what each campaign took: runs, steps, hours of training, and how often runs were resumed."""
-    runs, rows = rows_of(out), []
-    for campaign in dict.fromkeys(run["campaign"] for run in runs):
-        own = [run for run in runs if run["campaign"] == campaign]
+    rows = []
+    for (campaign,), own in groups(rows_of(out), "campaign").items():
         resumes = [run["resumes"] for run in own if run["resumes"] is not None]
         known = f"{sum(resumes)}" if resumes else "not recorded"
         if 0 < len(resumes) < len(own):

@@ -8,7 +8,7 @@ from typing import Any
 
 import duckdb
 import numpy as np
-from campaign_rows import KEPT, markdown, rows_of, shown, with_precision
+from campaign_rows import KEPT, groups, markdown, rows_of, shown, with_precision
 
 from ppo_bench.commands.report.groups import FRAMEWORKS
 from ppo_bench.commands.report.published import MARGIN, equivalence_margin
@@ -21,9 +21,7 @@ IN_PYTORCH = ("clip_vloss", "no mask_resets", "no bootstrap_truncated")
 def between_frameworks(out: Path) -> str:
     """A Markdown table that compares final returns and areas under the curve of each pair of frameworks on a task."""
     runs, areas, rows = [run for run in rows_of(out) if not run["switches"]], _areas(out), []
-    keys = ("env", "backend", "precision", "campaign", "env_id", "steps")
-    for task in dict.fromkeys(tuple(r[key] for key in keys) for r in runs):
-        own = [r for r in runs if tuple(r[key] for key in keys) == task]
+    for task, own in groups(runs, "env", "backend", "precision", "campaign", "env_id", "steps").items():
         by_seed = {name: {r["seed"]: r for r in own if r["framework"] == name} for name in FRAMEWORKS}
         for later, ours in enumerate(FRAMEWORKS):
             for theirs in FRAMEWORKS[:later]:
@@ -44,16 +42,17 @@ def between_backends(out: Path) -> str:
     The test is Welch's and not paired, since a seed starts other episodes in another simulator.
     """
     runs, rows = [run for run in rows_of(out) if not run["switches"]], []
-    keys = ("env_id", "framework", "precision", "campaign", "env", "steps")
-    for task in dict.fromkeys(tuple(r[key] for key in keys) for r in runs):
-        own = [r for r in runs if tuple(r[key] for key in keys) == task]
-        backends = sorted({r["backend"] for r in own})
-        finals = [np.array([_final(r) for r in own if r["backend"] == name]) for name in backends]
-        if len(finals) < 2 or min(map(len, finals)) < 2:
+    for task, own in groups(runs, "env_id", "framework", "precision", "campaign", "env", "steps").items():
+        finals = {
+            name: np.array([_final(r) for r in of_backend])
+            for (name,), of_backend in sorted(groups(own, "backend").items())
+        }
+        first = next(iter(finals.values()))
+        if len(finals) < 2 or min(map(len, finals.values())) < 2:
             continue
-        for name, values in zip(backends, finals, strict=True):
-            margin = equivalence_margin(task[0], float(finals[0].mean()), MARGIN)
-            cells = _cells(tost(values, finals[0], margin)) if values is not finals[0] else ["", ""]
+        for name, values in finals.items():
+            margin = equivalence_margin(task[0], float(first.mean()), MARGIN)
+            cells = _cells(tost(values, first, margin)) if values is not first else ["", ""]
             about = [task[0], with_precision(task[1], task[2]), name, str(len(values)), shown(moments(values))]
             rows.append([*about, *cells])
     return markdown(("env", "framework", "backend", "seeds", "final return", "difference [90%]", "verdict"), rows)
@@ -65,9 +64,7 @@ def between_switches(out: Path) -> str:
     That is the one most like `IN_PYTORCH`.
     """
     runs, rows = [run for run in rows_of(out) if run["switches"]], []
-    keys = ("campaign", "env", "backend", "framework", "precision", "steps")
-    for task in dict.fromkeys(tuple(r[key] for key in keys) for r in runs):
-        own = [r for r in runs if tuple(r[key] for key in keys) == task]
+    for task, own in groups(runs, "campaign", "env", "backend", "framework", "precision", "steps").items():
         by_seed = {
             switches: {r["seed"]: r for r in own if r["switches"] == switches}
             for switches in sorted({r["switches"] for r in own}, key=lambda told: (_switched(told), told))

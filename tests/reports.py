@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from ppo_bench.commands.report import command
+from ppo_bench.commands.report.__main__ import main
 from ppo_bench.common.cli import exit_code
 from tests.synthetic import FRAMEWORKS, write_run
 
 
 def report(capfd: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of the command."""
-    code = exit_code(command.main, [*map(str, arguments)])
+    code = exit_code(main, [*map(str, arguments)])
     printed = capfd.readouterr()
     return code, printed.out, printed.err
 

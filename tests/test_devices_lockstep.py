@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ppo_bench.commands.equivalence.command import main as equivalence
+from ppo_bench.commands.equivalence.__main__ import main as equivalence
 from ppo_bench.runners.checkpoint import find, load
 from tests.faults import finish, folder_of, started_run
 from tests.processes import count_rows

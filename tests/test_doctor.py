@@ -202,7 +202,8 @@ def test_a_gpu_that_pytorch_does_not_see_stops_the_default_run(
 
 def test_a_probe_without_an_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "PROBE_SECONDS", 0.2)
-    assert doctor.ask({"torch": "import time; time.sleep(60)"}) == {"torch": Answer(None, "no answer within 0 seconds")}
+    monkeypatch.setitem(doctor.PROBES, "torch", "import time; time.sleep(60)")
+    assert doctor.ask("torch") == Answer(None, "no answer within 0 seconds")
 
 
 def test_rows_that_are_long_are_wrapped() -> None:

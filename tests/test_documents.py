@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import ppo_bench.commands.bench.command  # it and the next one register the schemas of their keys
-import ppo_bench.commands.equivalence.command  # noqa: F401
+import ppo_bench.commands.bench.__main__  # it and the next one register the schemas of their keys
+import ppo_bench.commands.equivalence.__main__  # noqa: F401
 from ppo_bench.configuration.compose import compose_root, compose_with_hydra
 from ppo_bench.configuration.load import load_config
 from ppo_bench.sweeps.expand import expand, swept_words

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ppo_bench.commands.equivalence.command import main
+from ppo_bench.commands.equivalence.__main__ import main
 from ppo_bench.common.cli import exit_code
 
 pytestmark = pytest.mark.slow
@@ -20,6 +20,7 @@ def test_variants_of_a_framework_are_compared(capsys: pytest.CaptureFixture[str]
     assert exit_code(main, [*SMALL, *words]) == 1  # epochs make another training, tuning does not
     shown = capsys.readouterr().out
     assert "torch_eager tuning=off ppo.update_epochs=2" in shown
+    assert "the frameworks do not do the same" in shown
     (found,) = tmp_path.rglob("equivalence.json")
     largest = {
         name: each["largest"]["parameters"] for name, each in json.loads(found.read_text())["frameworks"].items()

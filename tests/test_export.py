@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 import ppo_bench
 from ppo_bench.__main__ import main as train
-from ppo_bench.commands.export.command import main
+from ppo_bench.commands.export.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config, recorded_config
 from ppo_bench.runners import checkpoint

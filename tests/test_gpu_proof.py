@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ppo_bench.commands.bench.programs import load as load_bench
-from ppo_bench.commands.equivalence.command import load as load_equivalence
+from ppo_bench.commands.equivalence.config import load as load_equivalence
 from ppo_bench.configuration.load import load_config
 from ppo_bench.sweeps.expand import expand
 from tests import gpu_parts, gpu_proof, gpu_race

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ppo_bench.__main__ import main
-from ppo_bench.commands.report.command import main as report
+from ppo_bench.commands.report.__main__ import main as report
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.dynamics.cartpole import CartPole

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ppo_bench.commands.bench.command import main
+from ppo_bench.commands.bench.__main__ import main
 from ppo_bench.commands.bench.launches import Launches, launches
 from ppo_bench.common.cli import exit_code
 
@@ -67,7 +67,7 @@ def test_a_bench_keeps_a_trace_and_counts_its_launches(
     assert exit_code(main, [*words, f"outputs={tmp_path}"]) == 0
     said, last = capsys.readouterr().out.splitlines()[-2:]
     path = Path(last)
-    assert path.name == f"cartpole-canonical-envpool-{framework}.trace.json.gz"
+    assert path.name == f"cartpole-envpool-{framework}.trace.json.gz"
     events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
     assert sum(known in event.get("name", "") for event in events) >= 17  # observations
     found = launches(path)

@@ -12,7 +12,7 @@ import onnxruntime
 import pytest
 from numpy.testing import assert_allclose
 
-from ppo_bench.commands.export.command import main
+from ppo_bench.commands.export.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.envs.host import to_vector_env
 from ppo_bench.envs.make import make_env

@@ -156,7 +156,7 @@ def test_parquet_has_a_row_a_run(sweep: Path, tmp_path: Path, capfd: pytest.Capt
 
 def test_the_report_imports_nothing_that_trains() -> None:
     script = (
-        "import sys, ppo_bench.commands.report.command, ppo_bench.commands.query; "
+        "import sys, ppo_bench.commands.report.__main__, ppo_bench.commands.query; "
         "print([m for m in ('torch', 'jax', 'hydra', 'omegaconf', 'gymnasium', 'ppo_bench.runners', "
         "'ppo_bench.runs.train', 'ppo_bench.configuration.config') if m in sys.modules])"
     )

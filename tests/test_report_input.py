@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ppo_bench.commands.report.command import main
+from ppo_bench.commands.report.__main__ import main
 from ppo_bench.commands.report.database import open_database
 from ppo_bench.common.cli import exit_code
 from tests.refusals import assert_one_line

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from ppo_bench.commands.report.command import main
+from ppo_bench.commands.report.__main__ import main
 from tests.synthetic import write_run, write_sweep
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ import torch
 from gymnasium import spaces
 
 from ppo_bench.__main__ import main as train
-from ppo_bench.commands.equivalence.command import main as equivalence
+from ppo_bench.commands.equivalence.__main__ import main as equivalence
 from ppo_bench.commands.evaluate import main as evaluate
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError, RunError

@@ -34,7 +34,7 @@ def _section(bench: dict[str, Any]) -> str:
         [
             f"## {bench['env']} on {machine}, {hardware['cores_available']} cores",
             "",
-            f"Workload `{bench['workload']}`; {packages}.",
+            f"{packages}.",
             "",
             "| framework | backend | environments x steps | steps per second | iterations |",
             "|---|---|---|---|---|",

@@ -18,14 +18,14 @@ COMMANDS = {
     "train": (TRAIN, "one run, as python -m ppo_bench"),
     "sweep": (TRAIN, "runs of several values of a key, as python -m ppo_bench -m"),
     "evaluate": ("ppo_bench.commands.evaluate", "whole episodes by a run's policy"),
-    "report": ("ppo_bench.commands.report.command", "which framework is faster, and do they learn the same?"),
-    "bench": ("ppo_bench.commands.bench.command", "where the time goes, against the machine's limits"),
-    "equivalence": ("ppo_bench.commands.equivalence.command", "do the frameworks do the same, action for action?"),
+    "report": ("ppo_bench.commands.report.__main__", "which framework is faster, and do they learn the same?"),
+    "bench": ("ppo_bench.commands.bench.__main__", "where the time goes, against the machine's limits"),
+    "equivalence": ("ppo_bench.commands.equivalence.__main__", "do the frameworks do the same, action for action?"),
     "check": ("ppo_bench.commands.check", "does an environment keep the contract?"),
     "watch": ("ppo_bench.commands.watch", "state and progress of the runs under a folder"),
     "query": ("ppo_bench.commands.query", "SQL over runs, metrics, episodes"),
     "doctor": ("ppo_bench.commands.doctor", "what can this machine run, and how to fix the rest?"),
-    "export": ("ppo_bench.commands.export.command", "a run as a folder for the Hugging Face Hub"),
+    "export": ("ppo_bench.commands.export.__main__", "a run as a folder for the Hugging Face Hub"),
 }
 """Name of a command: the module with its `main`, and its line of help."""
 OF_OVERRIDES = ("train", "sweep", "bench", "equivalence", "check")

@@ -69,11 +69,10 @@ def main(arguments: list[str]) -> int:
 
 def examine() -> Iterator[Row]:
     """The rows of the table."""
-    answers = ask(PROBES)
     gpu = has_nvidia_gpu()
     yield from _packages()
-    yield _cuda("CUDA in PyTorch", "torch", answers["torch"], gpu)
-    yield _cuda("CUDA in JAX", "jax", answers["jax"], gpu)
+    yield _cuda("CUDA in PyTorch", "torch", ask("torch"), gpu)
+    yield _cuda("CUDA in JAX", "jax", ask("jax"), gpu)
     compiler = shutil.which(cxx_compiler())
     yield Row("C++ compiler", compiler or f"no {cxx_compiler()} on PATH", "" if compiler else "apt install g++")
 
@@ -87,29 +86,21 @@ def shown(row: Row) -> list[str]:
     return [f"{lines[0]:<{WIDTH - 3}} ok", *lines[1:]]
 
 
-def ask(probes: dict[str, str]) -> dict[str, Answer]:
-    """The answers of `probes`, which run at the same time, each in a process of its own."""
+def ask(package: str) -> Answer:
+    """The answer of a package's probe, which runs in a process of its own."""
+    if not version_of(package):
+        return Answer(None, "not installed")
     environment = os.environ | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-    pipe = subprocess.PIPE
-    running = {
-        package: subprocess.Popen([sys.executable, "-c", program], stdout=pipe, stderr=pipe, text=True, env=environment)
-        for package, program in probes.items()
-        if version_of(package)
-    }
-    missing = Answer(None, "not installed")
-    return {package: _wait_for_answer(running[package]) if package in running else missing for package in probes}
-
-
-def _wait_for_answer(process: subprocess.Popen[str]) -> Answer:
+    command = [sys.executable, "-c", PROBES[package]]
     try:
-        output, errors = process.communicate(timeout=PROBE_SECONDS)
+        ended = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
+        )
     except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
         return Answer(None, f"no answer within {PROBE_SECONDS:.0f} seconds")
-    if process.returncode:
-        return Answer(None, reason(process.returncode, errors.splitlines()))
-    return Answer(json.loads(output.splitlines()[-1]), "")
+    if ended.returncode:
+        return Answer(None, reason(ended.returncode, ended.stderr.splitlines()))
+    return Answer(json.loads(ended.stdout.splitlines()[-1]), "")
 
 
 def _packages() -> Iterator[Row]:

@@ -14,7 +14,6 @@ from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.make import make_env
 from ppo_bench.envs.random_play import random_actions
 from ppo_bench.mathematics import noise
-from ppo_bench.mathematics.arrays import select_prefix
 from ppo_bench.mathematics.precision import PRECISIONS
 
 
@@ -24,11 +23,8 @@ class Turn(NamedTuple):
     iteration: float
     environment: float
     """Environment steps."""
-    inference: float
-    """Forward passes of the policy, including the transfer of observations to the device and of actions back."""
     acting: float
-    """The rest of a rollout: noise, sampling, normalisation, storage. It includes inference where that cannot be
-    measured separately: with environments on the device, and in a CUDA graph."""
+    """The rest of a rollout: the policy, transfers to and from the device, normalisation, storage."""
     learning: float
     """All epochs of gradient steps."""
     rest: float
@@ -47,42 +43,21 @@ def phases(config: Config) -> Generator[StartUp | Turn, None, None]:
     if doubled:
         for _ in range(WARM_UP_ITERATIONS):
             doubled.iteration()
-    replayed = bool(training.runner.execution.get("cuda_graphs"))
-    step_alone = _alone(config, replayed)
-    infer = None if training.timed is None or replayed else _inference(config, training)
+    step_alone = _alone(config, bool(training.runner.execution.get("cuda_graphs")))
     yield start_up
     while True:
         iteration, environment, after = training.iteration()
         if doubled is None:
-            yield Turn(iteration, 0.0, 0.0, 0.0, 0.0, iteration, step_alone())
+            yield Turn(iteration, 0.0, 0.0, 0.0, iteration, step_alone())
             continue
         doubled_iteration, _, doubled_after = doubled.iteration()
         alone = step_alone()
         if training.timed is None:
             learning = doubled_iteration - iteration
-            yield Turn(iteration, alone, 0.0, iteration - alone - learning, learning, 0.0, alone)
+            yield Turn(iteration, alone, iteration - alone - learning, learning, 0.0, alone)
             continue
-        learning, inference = doubled_after - after, infer() if infer else 0.0
-        acting = iteration - after - environment - inference
-        yield Turn(iteration, environment, inference, acting, learning, after - learning, alone)
-
-
-def _inference(config: Config, training: Training) -> Callable[[], float]:
-    """A function that runs the forward passes of a rollout and returns their duration in seconds."""
-    arrays, network = training.runner.export(training.state), training.network
-    policy = config.framework.policy(network, arrays, config.root.precision, config.root.device, config.tuning)
-    obs = np.zeros((config.ppo.num_envs, *network.input_shape), np.uint8 if network.uint8 else np.float32)
-    episode_start = np.zeros(config.ppo.num_envs, bool)
-    carry = select_prefix("envs.carry", arrays)
-    policy(obs, episode_start, carry)
-
-    def infer() -> float:
-        started = time.perf_counter()
-        for _ in range(config.ppo.num_steps):
-            policy(obs, episode_start, carry)
-        return time.perf_counter() - started
-
-    return infer
+        learning, acting = doubled_after - after, iteration - after - environment
+        yield Turn(iteration, environment, acting, learning, after - learning, alone)
 
 
 def _alone(config: Config, graphs: bool) -> Callable[[], float]:

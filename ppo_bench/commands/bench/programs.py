@@ -11,7 +11,7 @@ from hydra.core.config_store import ConfigStore
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.paths import CONF
 from ppo_bench.common.progress import print_status
-from ppo_bench.common.values import AT_LEAST_1, within
+from ppo_bench.common.values import AT_LEAST_1
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
 from ppo_bench.configuration.schema import RootSchema
@@ -19,7 +19,6 @@ from ppo_bench.envs.make import make_env
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.sweeps.expand import expand
 
-WORKLOADS = ("canonical", "throughput")
 CHOICES = {"framework", "backend"}
 """Groups of which all choices are measured unless the user chooses."""
 
@@ -28,8 +27,6 @@ CHOICES = {"framework", "backend"}
 class BenchSchema(RootSchema):
     """The keys of conf/bench.yaml; it explains them."""
 
-    workload: str = field(metadata=within(lambda value: value in WORKLOADS, f"choose one of {', '.join(WORKLOADS)}"))
-    throughput_num_envs: dict[str, int]
     rounds: int = field(metadata=AT_LEAST_1)
     iterations: int = field(metadata=AT_LEAST_1)
     trace: bool
@@ -45,7 +42,7 @@ def schema(config: Config) -> BenchSchema:
 
 
 def load(job: list[str]) -> Config:
-    """The configuration of one program, with the number of environments of its workload. Raises `ConfigError`."""
+    """The configuration of one program. Raises `ConfigError`."""
     if any(word.startswith("total_timesteps=") for word in job):
         raise ConfigError("total_timesteps: a bench ends after its rounds and iterations; leave it out")
     config = load_config(job, "bench")
@@ -58,12 +55,7 @@ def load(job: list[str]) -> Config:
         raise ConfigError("grid: a bench measures one set of hyperparameters; leave it out")
     if root.num_seeds > 1:
         raise ConfigError(f"num_seeds={root.num_seeds}: a bench measures one training; leave it out")
-    if root.workload == "canonical" or any(word.startswith("ppo.num_envs=") for word in job):
-        return config
-    num_envs = root.throughput_num_envs.get(config.backend.name)
-    if num_envs is None:
-        raise ConfigError(f"throughput_num_envs has no backend {config.backend.name}: choose by ppo.num_envs=...")
-    return load_config([*job, f"ppo.num_envs={num_envs}"], "bench")
+    return config
 
 
 def network_of(config: Config) -> NetworkSpec:

@@ -9,16 +9,14 @@ from typing import Any
 
 from ppo_bench.commands.bench.limits import ComputeLimit
 from ppo_bench.commands.bench.phases import Turn
-from ppo_bench.commands.bench.programs import schema
 from ppo_bench.commands.bench.worker import Measured
 from ppo_bench.common.columns import aligned
 from ppo_bench.common.files import SCHEMA_VERSION, make_folder, write_json
 from ppo_bench.common.values import file_name
-from ppo_bench.configuration.compose import key_of, of_hydra
 from ppo_bench.configuration.config import Config
 from ppo_bench.runs.provenance import provenance
 
-PHASES = ("environment", "inference", "acting", "learning", "rest")
+PHASES = ("environment", "acting", "learning", "rest")
 COLUMNS = {
     "backend": "{backend}",
     "framework": "{framework}",
@@ -33,11 +31,6 @@ COLUMNS = {
     "": "{overrides}",
 }
 """Columns of the table, by their titles."""
-RECORDED_ELSEWHERE = {
-    *("outputs", "name", "env", "workload", "rounds", "iterations", "framework", "backend"),
-    *("device", "precision", "framework.compile_cache"),
-}
-"""Keys of overrides that do not change the workload, or that the file has in another field."""
 
 
 def report(
@@ -48,35 +41,25 @@ def report(
     `names` has a label for each program, since several can have the same framework and backend.
     """
     rows = [_row(*row) for row in zip(configs, names, measured, arithmetics, strict=True)]
-    title = f"{configs[0].task.name}, {schema(configs[0]).workload}"
-    print(f"{title}: milliseconds of an iteration, medians of {len(measured[0].turns)}")
+    print(f"{configs[0].task.name}: milliseconds of an iteration, medians of {len(measured[0].turns)}")
     _print_table(rows)
-    write_json(path, about(configs) | {"programs": rows})
+    write_json(path, _about(configs) | {"programs": rows})
     print(path)
 
 
 def bench_file(config: Config, what: str, suffix: str) -> Path:
-    """The path `<outputs>/bench/<env>-<workload>[-<what>]<suffix>`, whose folder is made. Raises `ConfigError` if that
-    fails."""
-    root = schema(config)
-    folder = Path(root.outputs) / "bench"
+    """The path `<outputs>/bench/<env>[-<what>]<suffix>`, whose folder is made. Raises `ConfigError` if that fails."""
+    folder = Path(config.root.outputs) / "bench"
     make_folder(folder)
-    names = (file_name(config.task.name), root.workload, *([file_name(what)] if what else []))
+    names = (file_name(config.task.name), *([file_name(what)] if what else []))
     return folder / ("-".join(names) + suffix)
 
 
-def about(configs: Sequence[Config]) -> dict[str, Any]:
-    """The entries that every JSON file of a benchmark begins with: environment, workload, device, other overrides that
-    all programs share, hardware and versions."""
+def _about(configs: Sequence[Config]) -> dict[str, Any]:
+    """What all programs share: environment, device, overrides, hardware and versions."""
     first = configs[0]
-    shared = [
-        word
-        for word in first.overrides
-        if all(word in other.overrides for other in configs)
-        and key_of(word) not in RECORDED_ELSEWHERE
-        and not of_hydra([word])
-    ]
-    names = {"env": first.task.name, "workload": schema(first).workload, "device": first.root.device}
+    shared = [word for word in first.overrides if all(word in other.overrides for other in configs)]
+    names = {"env": first.task.name, "device": first.root.device}
     return {"schema_version": SCHEMA_VERSION} | names | {"overrides": shared} | provenance()
 
 

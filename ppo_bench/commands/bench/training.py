@@ -80,15 +80,13 @@ class Training:
         self._at_once = config.framework.iterations_per_call
         self.timed = None
         if config.processes > 1:
-            self.runner = runner = DistributedRunner(config, ppo=hp)
-            self.network = runner.spec.network
+            self.runner = DistributedRunner(config, ppo=hp)
         else:
             config.framework.configure_process(tuning=config.tuning, devices=config.devices_here)
             env = make_env(config.backend, config.task)
             if not isinstance(env, GraphEnv):
                 env = self.timed = TimedEnv(env)
             spec = dataclasses.replace(config.training_spec(env), ppo=hp)
-            self.network = spec.network
             self.runner = config.framework.runner(spec)
         self.state = self.runner.init(config.root.seed)
 

@@ -1,11 +1,105 @@
-"""`python -m ppo_bench.equivalence`; see ppo_bench/commands/equivalence/command.py."""
+"""`python -m ppo_bench.equivalence [overrides]`: do the frameworks do the same?
+
+One framework leads a training. In every iteration each other one starts from the leader's state, sees the same
+environment steps, and must choose the same actions and arrive at the same losses, gradient norms and parameters. This
+is lockstep. (Training is chaotic: rounding is amplified without bound, so free runs diverge in the end.)
+
+against=PATH/ppo.py experiment=cleanrl/ppo: a script of CleanRL's, executed unchanged, against the frameworks.
+
+Exit 0 if every action was the same and the rest within tolerance; else 1.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
+from contextlib import closing
+from typing import Any
 
-from ppo_bench.commands.equivalence.command import main
-from ppo_bench.common.cli import exit_code
+from ppo_bench.algorithms.ppo import metrics_of
+from ppo_bench.commands.equivalence.cleanrl import command as cleanrl
+from ppo_bench.commands.equivalence.config import EquivalenceSchema, configs_by_framework, load, require_no_run
+from ppo_bench.commands.equivalence.differences import TOLERANCES, Difference, compare
+from ppo_bench.commands.equivalence.processes import iterations, played
+from ppo_bench.commands.equivalence.report import Comparison, report
+from ppo_bench.commands.equivalence.rounding import Tie, count_tied_actions, ties
+from ppo_bench.common.cli import Parser, exit_code, parse_overrides
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.progress import print_status
+from ppo_bench.configuration.config import Config
+from ppo_bench.envs.base import GraphEnv
+from ppo_bench.envs.make import make_env
+from ppo_bench.sweeps.expand import expand
+
+
+def main(arguments: list[str]) -> int:
+    """Run the comparison, print a table and write `equivalence.json`; returns 1 if frameworks differ."""
+    parser = Parser("python -m ppo_bench.equivalence", description=__doc__)
+    parser.add_overrides("as for a run; and frameworks=[a,b]")
+    overrides = parse_overrides(parser.parse_intermixed_args(arguments))
+    if any(override.startswith("against=") for override in overrides):
+        return cleanrl.main(overrides)
+    config = load(overrides)
+    assert isinstance(config.root, EquivalenceSchema)
+    require_no_run(config, overrides)
+    config.backend.require()
+    variants = [_swept(key, values) for key, values in (config.root.variants or {}).items()]
+    configs = configs_by_framework(load, overrides, config.root.frameworks, expand(variants), _require)
+    if len(configs) < 2:
+        raise ConfigError(
+            f"frameworks=[{','.join(configs)}]: at least two are to be compared, or one in several variants={{...}}"
+        )
+    with closing(make_env(config.backend, config.task)) as env:  # raises with one line if it is not available
+        if isinstance(env, GraphEnv) and env.same_step:
+            raise ConfigError(
+                f"backend={config.backend.name}: recordings have reset steps, which these environments lack; compare "
+                "on another backend"
+            )
+        if isinstance(env, GraphEnv) and not env.is_program_cacheable:
+            raise ConfigError(
+                f"backend={config.backend.name}: its environments cannot be stepped outside of their program and "
+                "recorded; use backend=envpool"
+            )
+    return report(config, _compare(configs))
+
+
+def _swept(key: str, values: Any) -> str:
+    """A key with its values in a sweep's format. Raises `ConfigError` if the values are not a list."""
+    if not isinstance(values, list) or not values:
+        raise ConfigError(
+            f"variants={{{key}:{values}}}: a key has a list of values, as in variants={{device:[cpu,cuda]}}"
+        )
+    return f"{key}={','.join(json.dumps(v) if isinstance(v, bool) or v is None else str(v) for v in values)}"
+
+
+def _require(config: Config) -> None:
+    """Raise `ConfigError` as for a run, except that any framework may use a `GraphEnv`, stepped on the host here."""
+    (config.framework if config.backend.in_graph else config).require()
+
+
+def _compare(configs: dict[str, Config]) -> Comparison:
+    """Differences of every framework from the first, by iteration, and the actions that tie."""
+    leader, *others = configs
+    config = configs[leader]
+    precision = max((each.root.precision for each in configs.values()), key=lambda name: TOLERANCES[name].parameters)
+    tolerance = TOLERANCES[precision]
+    compared = [metric.name for metric in metrics_of(config.algorithm, config.network) if metric.compared]
+    differences: dict[str, list[Difference]] = {name: [] for name in others}
+    found_ties: dict[str, list[Tie]] = {name: [] for name in others}
+    with closing(iterations(configs)) as outcomes_of_all:
+        for iteration, (led, outcomes) in enumerate(outcomes_of_all, 1):
+            for name, outcome in outcomes.items():
+                difference = compare(led, outcome, tolerance.actions, compared)
+                if difference.actions:
+                    found = ties(*played(config, led), led, outcome, iteration, tolerance.ties)
+                    found_ties[name] += found
+                    untied = difference.actions - count_tied_actions(led, outcome, found)
+                    difference = difference._replace(actions=untied, tied=bool(found))
+                differences[name].append(difference)
+            if iteration % max(1, config.num_iterations // 10) == 0:
+                print_status(f"iteration {iteration} of {config.num_iterations}")
+    return Comparison(leader, precision, differences, found_ties)
+
 
 if __name__ == "__main__":
     sys.exit(exit_code(main, sys.argv[1:]))

@@ -58,9 +58,7 @@ class Difference(NamedTuple):
     """Differences between one framework's iteration and the leader's."""
 
     actions: int
-    """Number of actions that differ; in lockstep, ties are not counted."""
-    first: int | None
-    """Index of the first environment step with a different action, a tie or not; None if there is none."""
+    """Number of actions that differ; ties are not counted."""
     parameters: float
     """Norm of the difference of all parameters, relative to their norm."""
     movement: float
@@ -83,13 +81,10 @@ def compare(
     leader: IterationOutcome, other: IterationOutcome, action_tolerance: float, losses: Sequence[str]
 ) -> Difference:
     """Differences of `other` from `leader` in one iteration; `losses` names the metrics that are compared."""
-    differs = differing_actions(leader, other, action_tolerance)
-    first = int(np.flatnonzero(differs.ravel())[0]) if differs.any() else None
     distances = [_relative_difference(leader.metrics[name], other.metrics[name], 1.0) for name in losses]
     norms = leader.metrics["gradient_norm"], other.metrics["gradient_norm"]
     return Difference(
-        actions=int(differs.sum()),
-        first=first,
+        actions=int(differing_actions(leader, other, action_tolerance).sum()),
         parameters=distance(leader.after, other.after),
         movement=movement_distance(leader.before, leader.after, other.after),
         losses=max(distances, default=0.0),

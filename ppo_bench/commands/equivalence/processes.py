@@ -41,25 +41,20 @@ class FrameworkProcess(RankWorkers):
 
 
 def iterations(
-    configs: dict[str, Config], mode: str
+    configs: dict[str, Config],
 ) -> Generator[tuple[IterationOutcome, dict[str, IterationOutcome]], None, None]:
-    """For each iteration, the outcome of the first framework, the leader, and those of the others by name.
-
-    These follow it (`mode=lockstep`), or train by themselves (`mode=free`).
-    """
+    """For each iteration, the outcome of the first framework, the leader, and those of its followers by name."""
     (_, config), *others = configs.items()
     with ExitStack() as processes:
         leading = processes.enter_context(FrameworkProcess(config, follows=False))
-        following = {
-            name: processes.enter_context(FrameworkProcess(other, follows=mode == "lockstep")) for name, other in others
-        }
+        following = {name: processes.enter_context(FrameworkProcess(other)) for name, other in others}
         leading.send(None)
         for iteration in range(1, config.num_iterations + 1):
             led = leading.outcome()
             if iteration < config.num_iterations:
                 leading.send(None)  # the leader continues while the others follow
             for each in following.values():
-                each.send((led.before, led.steps) if mode == "lockstep" else None)
+                each.send((led.before, led.steps))
             yield led, {name: each.outcome() for name, each in following.items()}
 
 

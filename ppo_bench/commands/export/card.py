@@ -42,11 +42,6 @@ framework of ppo_bench loads; `config.json` holds the whole configuration, the v
 ## Train it again
 
 {again}
-
-## Licence
-
-ppo_bench is under the MIT licence. That of this policy is its author's to choose: name it here, and in the metadata at
-the top as `license: ...`.
 """
 FOLDER = "DIR"
 
@@ -119,12 +114,11 @@ def command(words: Sequence[str]) -> str:
 def _facts(
     run: Mapping[str, Any], config: Config, loop: Mapping[str, Any], returns: Returns | None
 ) -> list[tuple[str, str]]:
-    hardware, versions, own = run["hardware"], run["versions"], _own_parts(run["config"], config.task.id)
+    hardware, versions = run["hardware"], run["versions"]
     facts = [("return", f"{returns.shown}, mean ± standard deviation of {returns.episodes}")] if returns else []
     commit = f", commit {run['git_commit'][:12].rstrip('+')}" if run.get("git_commit") else ""
     return [
         *facts,
-        *([("its author's own", ", ".join(own))] if own else []),
         ("environment", f"`{config.task.id}` on {config.backend.name}, {config.ppo.num_envs} at a time"),
         ("seed", str(config.root.seed)),
         ("steps, episodes", f"{loop['global_step']:,}, {loop['episodes']:,}"),
@@ -133,15 +127,6 @@ def _facts(
         ("machine", ", ".join(filter(None, (hardware["gpu"], hardware["cpu"], f"{hardware['cores']} cores")))),
         ("versions", f"ppo_bench {versions['ppo-bench']}{commit}, Python {versions['python']}"),
     ]
-
-
-def _own_parts(config: Mapping[str, Any], env_id: str) -> list[str]:
-    """The classes and wrappers of a configuration that are none of ppo_bench's, and an environment that a module
-    registers."""
-    named = {group: node.get("_target_") for group, node in config.items() if isinstance(node, Mapping)}
-    own = [f"{group} `{name}`" for group, name in named.items() if name and not name.startswith("ppo_bench.")]
-    own += [f"wrapper `{wrapper.get('_target_')}`" for wrapper in config["env"].get("wrappers") or []]
-    return own + ([f"environment `{env_id}`"] if ":" in env_id else [])
 
 
 def _again(run: Mapping[str, Any], words: list[str] | None) -> str:

@@ -3,8 +3,8 @@
 The script is executed unchanged, in a process of its own, with its environments and its wrappers. It is given the
 initial weights and the random numbers of the training that the overrides describe, such as experiment=cleanrl/ppo, and
 its arguments follow from them. Both train from there on without hearing of each other. After each iteration their
-actions, parameters, Adam's moments and losses are compared. The output names every patch around the script.
-conf/against.yaml explains the keys.
+actions, parameters, Adam's moments and losses are compared. docs/cleanrl-lockstep.md lists the patches
+around a script, and conf/against.yaml explains the keys.
 
 Exit 0 if every action was the same and the rest is within the tolerance; else 1.
 """
@@ -17,15 +17,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ppo_bench.commands.equivalence.cleanrl.arguments import arguments_of
-from ppo_bench.commands.equivalence.cleanrl.config import initial_state, load, schema, script_path
-from ppo_bench.commands.equivalence.cleanrl.patches import INTERFACES, NEUTRALISED, SUPPLIED
+from ppo_bench.commands.equivalence.cleanrl.config import arguments_of, initial_state, load, schema, script_path
 from ppo_bench.commands.equivalence.cleanrl.process import run_script
 from ppo_bench.commands.equivalence.cleanrl.script import Record
 from ppo_bench.commands.equivalence.cleanrl.scripts import SCRIPTS
+from ppo_bench.commands.equivalence.config import configs_by_framework, require_no_run
 from ppo_bench.commands.equivalence.differences import TOLERANCES, IterationOutcome, compare, distance
 from ppo_bench.commands.equivalence.processes import FrameworkProcess
-from ppo_bench.commands.equivalence.requirements import configs_by_framework, require_no_run
 from ppo_bench.common.columns import aligned
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import SCHEMA_VERSION, make_folder, write_json
@@ -64,19 +62,18 @@ def main(overrides: list[str]) -> int:
     require_no_run(config, overrides)
     configs = configs_by_framework(load, overrides, root.frameworks)
     bounds = initial_state(config)[0].action_bounds
-    theirs, used = _run(config)
+    theirs = _run(config)
     rows = [row for name, each in configs.items() for row in _compare(name, each, theirs, bounds)]
-    return _report(config, rows, used)
+    return _report(config, rows)
 
 
-def _run(config: Config) -> tuple[list[Record], set[str]]:
-    """The iterations of the script, of all its processes, and the patches that had an effect. Raises `RunError`."""
+def _run(config: Config) -> list[Record]:
+    """The iterations of the script, of all its processes. Raises `RunError`."""
     root, script = schema(config), script_path(config)
     print_status(f"python {script.name} {' '.join([*arguments_of(script, config), *root.arguments])}")
     ranks = config.ppo.shards if SCRIPTS[script.stem].is_distributed else 1
     with RankWorkers(script.name, ranks, run_script, config) as workers:
-        of_ranks, used = zip(*workers.receive(), strict=True)
-    return [_joined(records) for records in zip(*of_ranks, strict=True)], set().union(*used)
+        return [_joined(records) for records in zip(*workers.receive(), strict=True)]
 
 
 def _joined(records: Sequence[Record]) -> Record:
@@ -108,20 +105,11 @@ def _compare(name: str, config: Config, theirs: list[Record], bounds: ActionBoun
             yield Row(name, number, found.actions, found.movement, *moments, *measured)
 
 
-def _report(config: Config, rows: list[Row], used: set[str]) -> int:
-    """Print the table and the patches; write the JSON file, whose path is the last line. Returns the exit code."""
+def _report(config: Config, rows: list[Row]) -> int:
+    """Print the table, write the JSON file and print its path. Returns the exit code."""
     root, script = schema(config), script_path(config)
     lines = [[*Row._fields], *([*map(_text, row)] for row in rows)]
     print(aligned(lines, right=range(1, len(Row._fields))))
-    lists = {"supplied": SUPPLIED, "interfaces": INTERFACES, "neutralised": NEUTRALISED}
-    applied = {kind: [name for name in names if name in used - set(root.leave_out)] for kind, names in lists.items()}
-    for kind, names in applied.items():
-        print(f"{kind}:")
-        print("\n".join(f"  {name}: {lists[kind][name]}" for name in names))
-    left = [name for name in root.leave_out if name in used]
-    print(f"left in place: {', '.join(left) or 'nothing'}")
-    if idle := [name for name in root.leave_out if name not in used]:
-        print(f"without an occasion here: {', '.join(idle)}")
     compares_all = root.precision == "float64"
     tolerance = EXACT if compares_all else TOLERANCES[root.precision].movement
     compared = ("movement", "adam_mean", "adam_variance", "losses", "gradient_norm") if compares_all else ("movement",)
@@ -131,7 +119,7 @@ def _report(config: Config, rows: list[Row], used: set[str]) -> int:
     verdict = f"takes the same actions, and {what} within" if same else "differs: actions, or more than"
     print(f"{script.name} {verdict} {tolerance:g} ({root.precision})")
     about = {"schema_version": SCHEMA_VERSION, "script": script.name, "overrides": list(config.overrides)}
-    about |= {"left_in_place": left, "same": same, **applied, "rows": [row._asdict() for row in rows]}
+    about |= {"same": same, "rows": [row._asdict() for row in rows]}
     folder = Path(root.outputs) / "equivalence"
     make_folder(folder)
     name = digest([word for word in config.overrides if not word.startswith("outputs=")])

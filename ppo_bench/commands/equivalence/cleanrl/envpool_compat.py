@@ -1,4 +1,4 @@
-"""EnvPool with the interface that CleanRL's scripts were written for."""
+"""EnvPool with the interfaces that CleanRL's scripts were written for: EnvPool's of old, and procgen's."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from typing import Any
 import envpool
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 
-from ppo_bench.commands.equivalence.cleanrl.script import Script
+from ppo_bench.commands.equivalence.cleanrl.gym_compat import JointWrappers
+from ppo_bench.commands.equivalence.cleanrl.script import Script, install_module
 
 
 class Pool(gymnasium.Env[Any, Any]):
     """A pool of environments that answers as before gymnasium's interface, with the supplied seeds."""
 
     def __init__(self, script: Script, task: str, **options: Any) -> None:
-        script.used.update(("envpool", "environment seeds"))
         self._script, self._task = script, task
         self._options = {name: value for name, value in options.items() if name not in ("env_type", "seed")}
         self.begin()
@@ -54,6 +55,31 @@ class Pool(gymnasium.Env[Any, Any]):
         self._pool.close()
 
 
+class ProcgenPool(Pool):
+    """EnvPool's games with the interface of procgen's, and gym 0.23.1's wrappers of vectors of environments."""
+
+    def __init__(
+        self, script: Script, num_envs: int, env_name: str, num_levels: int, start_level: int, distribution_mode: str
+    ) -> None:
+        assert (num_levels, start_level, distribution_mode) == (0, 0, "easy")
+        super().__init__(script, f"{env_name.capitalize()}Easy-v0", num_envs=num_envs)
+        self.action_space = spaces.Discrete(int(self.action_space.n))
+        self.observation_space = spaces.Dict(rgb=spaces.Box(0, 255, (64, 64, 3), np.uint8))
+        self._wrappers = JointWrappers(script)
+
+    def reset(self, **_: Any) -> Any:
+        """The first observations."""
+        return self._wrappers.transform_observations({"rgb": super().reset().transpose(0, 2, 3, 1)})
+
+    def step(self, action: Any) -> Any:
+        """Observations, rewards, flags and infos."""
+        obs, rewards, done, _ = super().step(action)
+        obs = self._wrappers.transform_observations({"rgb": obs.transpose(0, 2, 3, 1)})
+        return obs, self._wrappers.transform_rewards(rewards), done, [{} for _ in done]
+
+
 def install(script: Script, pool: type[Pool] = Pool) -> None:
-    """Have the script make pools of this class."""
+    """Have the script make pools of this class, and its module `procgen` make EnvPool's games."""
     vars(envpool)["make"] = lambda task, **options: pool(script, task, **options)
+    install_module("procgen", ProcgenEnv=lambda **options: ProcgenPool(script, **options))
+    vars(gymnasium.wrappers)["RecordEpisodeStatistics"] = lambda env: env

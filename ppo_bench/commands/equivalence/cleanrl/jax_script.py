@@ -48,11 +48,9 @@ def install(script: JaxScript) -> None:
     sys.modules["gym"] = gymnasium
     envpool_compat.install(script)
     vars(jax)["tree_map"] = jax.tree.map
-    script.used.update(("gym", "jax"))
     _supply_numbers(script)
     _supply_weights(script)
     if script.root.precision == "float64":
-        script.used.add("float64")
         _widen_schedules()
 
 
@@ -74,7 +72,6 @@ def _supply_numbers(script: Script) -> None:
 
     @patch(jax.random, "uniform")
     def uniform(original: Any, key: Key, shape: tuple[int, int]) -> jax.Array:
-        script.used.add("action noise")
         envs, lanes = (jnp.arange(size, dtype=jnp.int32) for size in shape)
         words = noise.action_words(jnp, seed, (key // splits + 1)[None], (key % splits)[None], envs, lanes)
         drawn: jax.Array = noise.uniform(jnp, words[0], jnp.asarray(0.0).dtype)[0]
@@ -82,7 +79,6 @@ def _supply_numbers(script: Script) -> None:
 
     @patch(jax.random, "permutation")
     def permutation(original: Any, key: Key, x: Any, independent: bool = False) -> Any:
-        script.used.add("permutations")
         samples = jnp.arange(x if isinstance(x, int) else len(x), dtype=jnp.int32)
         epoch = (key % splits - num_steps)[None]
         order = noise.permutations(jnp, seed, (key // splits + 1)[None], epoch, samples)[0]
@@ -93,7 +89,6 @@ def _supply_weights(script: JaxScript) -> None:
     own_create = TrainState.create.__func__  # type: ignore[attr-defined]
 
     def create(cls: Any, /, *, apply_fn: Any, params: Any, tx: Any, **others: Any) -> Any:
-        script.used.add("weights")
         given = script.weights_for({name: array.shape for name, array in _flat(params).items()})
         trees: dict[str, Any] = {}
         for name, array in given.items():

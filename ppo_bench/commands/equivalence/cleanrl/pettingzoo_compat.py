@@ -18,13 +18,8 @@ from ppo_bench.common.errors import ConfigError
 
 def install(script: Script) -> None:
     """Put vectors of games with the old values and the supplied seeds in place."""
-
-    def strtobool(text: str) -> bool:
-        script.used.add("strtobool")
-        return text == "True"
-
     install_module("distutils")
-    install_module("distutils.util", strtobool=strtobool)
+    install_module("distutils.util", strtobool=lambda text: text == "True")  # Python 3.12 no longer has it
     vars(gymnasium.wrappers)["RecordEpisodeStatistics"] = lambda env: env
 
     @patch(supersuit, "concat_vec_envs_v1")
@@ -36,7 +31,6 @@ def install(script: Script) -> None:
         module = original(name, package)
         if not name.startswith("pettingzoo.atari."):
             return module
-        script.used.add("roms")
         roms = str(Path(ale_py.__file__).parent / "roms")
         return types.SimpleNamespace(
             parallel_env=lambda **options: module.parallel_env(auto_rom_install_path=roms, **options)
@@ -47,7 +41,6 @@ class Games:
     """SuperSuit's vector of games, each with a row for either player."""
 
     def __init__(self, script: Script, env: Any) -> None:
-        script.used.update(("supersuit", "environment seeds"))
         self._script, self._env = script, env
 
     def __getattr__(self, name: str) -> Any:

@@ -11,16 +11,15 @@ from contextlib import chdir, redirect_stdout
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ppo_bench.commands.equivalence.cleanrl.arguments import arguments_of
-from ppo_bench.commands.equivalence.cleanrl.config import script_path
+from ppo_bench.commands.equivalence.cleanrl.config import arguments_of, script_path
 from ppo_bench.commands.equivalence.cleanrl.script import LastIterationError, Record, Script, install_module
 from ppo_bench.commands.equivalence.cleanrl.scripts import SCRIPTS
 from ppo_bench.common.errors import ConfigError, RunError, one_line
 from ppo_bench.configuration.config import Config
 
 
-def run_script(config: Config) -> Generator[tuple[list[Record], set[str]], None, None]:
-    """Run the script until the last iteration that is compared; yield its records and the patches that had an effect.
+def run_script(config: Config) -> Generator[list[Record], None, None]:
+    """Run the script until the last iteration that is compared; yield its records.
 
     Raises `RunError` with what the script has raised.
     """
@@ -42,7 +41,7 @@ def run_script(config: Config) -> Generator[tuple[list[Record], set[str]], None,
             pass
         else:
             raise RunError(f"{path.name} has ended before iteration {script.root.iterations}")
-    yield script.records, script.used
+    yield script.records
 
 
 def _torch_script(config: Config) -> Script:
@@ -79,7 +78,7 @@ def _install_writer(script: Script) -> None:
 
     class SummaryWriter:
         def __init__(self, *arguments: Any, **options: Any) -> None:
-            script.used.add("writer")
+            pass
 
         def add_text(self, *arguments: Any) -> None:
             pass

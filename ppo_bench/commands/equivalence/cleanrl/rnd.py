@@ -19,7 +19,6 @@ from ppo_bench.mathematics import noise
 
 def install(script: TorchScript) -> None:
     """Replace random numbers, environments, and the classes that the statistics of RND are computed with."""
-    script.used.update(("taught", "normalize"))
     rnd = Rnd(script)
     install_envpool(script, WarmedPool)
     install_module("gym.wrappers.normalize", RunningMeanStd=functools.partial(Statistics, rnd))
@@ -58,7 +57,7 @@ class Rnd:
 
         @patch(own["rnd_model"], "forward")
         def forward(original: Any, x: Any) -> Any:
-            return original(self.inputs()[own["mb_inds"]] if self.script.uses("rnd-next") else x)
+            return original(self.inputs()[own["mb_inds"]])
 
     @property
     def next_frames(self) -> torch.Tensor:
@@ -91,7 +90,7 @@ class WarmedPool(Pool):
         """See `Pool.step`."""
         answer = super().step(action)
         warmup = self._script.ppo.num_steps * self._script.config.algorithm.num_warmup_rollouts
-        if len(self._script.resets) == warmup and self._script.uses("rnd-start"):
+        if len(self._script.resets) == warmup:
             answer = tuple(np.copy(part) if isinstance(part, np.ndarray) else part for part in answer)
             self._pool.close()
             self.begin()
@@ -110,14 +109,14 @@ class Statistics(RunningMeanStd):
         """Take in frames, unless they were counted already."""
         if self._rnd.counted:
             self._rnd.counted = False
-        elif "update" in self._rnd.script.variables and self._rnd.script.uses("rnd-next"):
+        elif "update" in self._rnd.script.variables:
             super().update(self._rnd.next_frames.numpy())
-        else:  # the warm-up, or as the script does it
+        else:  # the warm-up
             super().update(np.asarray(x, np.float64))
 
     def update_from_moments(self, mean: Any, var: Any, count: int) -> None:
         """Take in intrinsic returns, all of the rollout's."""
-        if not self._of_frames and self._rnd.script.uses("rnd-stats"):
+        if not self._of_frames:
             sums = self._rnd.sums
             mean, var, count = sums.mean(), sums.var(), sums.size
         super().update_from_moments(mean, var, count)
@@ -134,15 +133,12 @@ class RewardForwardFilter:
         """Running sums `[T]` of the next environment."""
         script = self._rnd.script
         if self._next_env == 0:
-            if script.uses("rnd-stats"):
-                self._rnd.count_and_recompute()
-            rewards = script.variables["curiosity_rewards"].numpy().astype(np.float64)
-            over_time = script.uses("rnd-sum")
+            self._rnd.count_and_recompute()
             sums = []
-            for row in rewards if over_time else rewards.T:
+            for row in script.variables["curiosity_rewards"].numpy().astype(np.float64):
                 self._last = self._last * self._gamma + row
                 sums.append(self._last)
-            self._rnd.sums = np.array(sums if over_time else np.transpose(sums))
+            self._rnd.sums = np.array(sums)
         column: np.ndarray = self._rnd.sums[:, self._next_env]
         self._next_env = (self._next_env + 1) % script.num_envs
         return column

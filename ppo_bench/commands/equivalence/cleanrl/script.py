@@ -80,8 +80,6 @@ class Script(ABC):
         self._pairs: list[Pair] = []
         self.variables: dict[str, Any] = {}
         """The script's global variables."""
-        self.used: set[str] = set()
-        """Names of all patches that have had an effect, and of those that were left out."""
         self.part = Shard(int(os.environ.get("LOCAL_RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
         self.num_envs, self.first_env = self.part.size(self.ppo.num_envs), self.part.first(self.ppo.num_envs)
         self.env_seeds = self.training_spec.env_seeds(self.root.seed, 0)[self.first_env :][: self.num_envs]
@@ -105,11 +103,6 @@ class Script(ABC):
         sys.modules["__main__"] = module
         module_spec.loader.exec_module(module)
 
-    def uses(self, patch: str) -> bool:
-        """Whether a patch applies; notes that there was an occasion for it."""
-        self.used.add(patch)
-        return patch not in self.root.leave_out
-
     # --- What the environments have done ------------------------------------------------------------------------------
 
     def note_step(self, done: np.ndarray) -> None:
@@ -120,7 +113,7 @@ class Script(ABC):
     @property
     def drops_resets(self) -> bool:
         """Whether minibatches of the last rollout have to leave out steps that only reset an environment."""
-        return self.ppo.mask_resets and not self.value_mask.all() and self.uses("resets")
+        return self.ppo.mask_resets and not self.value_mask.all()
 
     @property
     def value_mask(self) -> np.ndarray:

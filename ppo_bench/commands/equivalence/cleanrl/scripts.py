@@ -23,42 +23,34 @@ class ScriptSpec:
     modules: names.Modules
     """Its modules, by those here."""
     patches: tuple[str, ...] = ()
-    """Modules of this package with patches that few scripts need."""
+    """Modules of this package with patches for few scripts."""
     losses: Mapping[str, str] = field(default_factory=lambda: LOSSES)
     """The script's variable of each loss, read when gradients are clipped."""
     in_jax: bool = False
     """Whether it learns with JAX, and not with PyTorch."""
-    normalizes: bool = False
-    """Whether each of its environments normalises observations and rewards."""
     masks_resets: bool = True
     """Whether `ppo.mask_resets=true` can be patched into it."""
     vf_coef: float = 1.0
     """Its `--vf-coef` of `ppo.vf_coef`; half where its value loss is not halved."""
-
-    @property
-    def logs(self) -> bool:
-        """Whether it logs charts/learning_rate at the end of each iteration."""
-        return "leanrl" not in self.patches
-
-    @property
-    def is_distributed(self) -> bool:
-        """Whether several processes share its training, one for each of `ppo.shards`."""
-        return "multigpu" in self.patches
+    logs: bool = True
+    """Whether it logs charts/learning_rate at the end of each iteration, as LeanRL's do not."""
+    is_distributed: bool = False
+    """Whether several processes share its training, one for each of `ppo.shards`."""
 
 
 SCRIPTS = {
     "ppo": ScriptSpec(names.CLASSIC),
-    "ppo_continuous_action": ScriptSpec(names.CONTINUOUS, normalizes=True),
-    "ppo_continuous_action_torchcompile": ScriptSpec(names.CONTINUOUS, ("leanrl",), normalizes=True),
+    "ppo_continuous_action": ScriptSpec(names.CONTINUOUS),
+    "ppo_continuous_action_torchcompile": ScriptSpec(names.CONTINUOUS, logs=False),
     "ppo_atari": ScriptSpec(names.SHARED),
-    "ppo_atari_multigpu": ScriptSpec(names.SHARED, ("multigpu",)),
+    "ppo_atari_multigpu": ScriptSpec(names.SHARED, is_distributed=True),
     "ppo_atari_envpool": ScriptSpec(names.SHARED, ("envpool_compat",)),
-    "ppo_atari_envpool_torchcompile": ScriptSpec(names.SHARED, ("envpool_compat", "leanrl")),
+    "ppo_atari_envpool_torchcompile": ScriptSpec(names.SHARED, ("envpool_compat",), logs=False),
     "ppo_atari_envpool_xla_jax": ScriptSpec(names.FLAX, in_jax=True),
     "ppo_atari_envpool_xla_jax_scan": ScriptSpec(names.FLAX, in_jax=True),
     "ppo_atari_lstm": ScriptSpec(names.LSTM),
     "ppo_pettingzoo_ma_atari": ScriptSpec(names.SHARED, ("pettingzoo_compat",)),
-    "ppo_procgen": ScriptSpec(names.SHARED, ("procgen_compat",)),
+    "ppo_procgen": ScriptSpec(names.SHARED, ("envpool_compat",)),
     "ppo_rnd_envpool": ScriptSpec(
         names.RND,
         ("rnd",),

@@ -1,32 +1,38 @@
-"""Patches of PyTorch and NumPy for every script in PyTorch: float64, supplied random numbers, known differences."""
+"""Patches of PyTorch and NumPy for scripts in PyTorch: float64, supplied random numbers, known differences."""
 
 from __future__ import annotations
 
 import functools
+import os
 from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch.distributions.categorical import Categorical
 from torch.distributions.normal import Normal
 
-from ppo_bench.commands.equivalence.cleanrl.script import Script, calling_frame, patch
+from ppo_bench.commands.equivalence.cleanrl.script import Script, calling_frame, install_module, patch
 from ppo_bench.commands.equivalence.cleanrl.torch_script import TorchScript
+from ppo_bench.common.rank_info import STORE
 from ppo_bench.mathematics import noise
 
 
 def install(script: TorchScript) -> None:
     """Install all patches of this module."""
     if script.root.precision == "float64":
-        _widen_to_float64(script)
+        _widen_to_float64()
     _supply_weights_and_noise(script)
     _supply_permutations(script)
     _correct_clipping_and_deviation(script)
+    if not script.spec.logs:
+        _patch_leanrl(script)
+    if script.spec.is_distributed:
+        _patch_ranks(script)
 
 
-def _widen_to_float64(script: Script) -> None:
+def _widen_to_float64() -> None:
     """Make float64 the default of PyTorch, and what its names of float32 mean."""
-    script.used.add("float64")
     torch.set_default_dtype(torch.float64)
     for name in ("tensor", "as_tensor", "zeros"):
 
@@ -44,7 +50,6 @@ def _widen_to_float64(script: Script) -> None:
 @functools.lru_cache(maxsize=1)
 def action_noise(script: Script, iteration: int) -> torch.Tensor:
     """Noise `[T + 1, N, A]` of the policy's actions in an iteration."""
-    script.used.add("action noise")
     network, one = script.training_spec.network, torch.ones(1, dtype=torch.int32)
     sizes = (script.ppo.num_steps + 1, script.num_envs, network.actions.action_dim)
     steps, envs, lanes = (torch.arange(size, dtype=torch.int32) for size in sizes)
@@ -62,7 +67,6 @@ def noise_now(script: Script) -> torch.Tensor:
 
 def permutation(script: Script, size: int) -> np.ndarray:
     """The permutation of this process's transitions `[size]` in the script's iteration and epoch."""
-    script.used.add("permutations")
     steps, envs = (np.arange(count, dtype=np.int32) for count in (script.ppo.num_steps, script.num_envs))
     samples = (steps[:, None] * script.ppo.num_envs + script.first_env + envs).ravel()
     if size != len(samples):  # whole environments
@@ -138,7 +142,7 @@ def _take_whole_sequences(script: TorchScript) -> None:
 def _correct_clipping_and_deviation(script: TorchScript) -> None:
     @patch(torch.Tensor, "std")
     def std(original: Any, self: torch.Tensor, *arguments: Any, **options: Any) -> Any:
-        if not arguments and not options and script.uses("ddof"):
+        if not arguments and not options:
             return original(self, correction=0)
         return original(self, *arguments, **options)
 
@@ -148,8 +152,36 @@ def _correct_clipping_and_deviation(script: TorchScript) -> None:
         gradients = [parameter.grad for parameter in parameters]
         norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(gradient) for gradient in gradients]))
         script.note_gradient(norm.item(), calling_frame().f_locals)
-        if not script.uses("clip-eps"):
-            return original(parameters, max_norm)
         for gradient in gradients:
             gradient.mul_(max_norm / torch.clamp(norm, min=max_norm))
         return norm
+
+
+# --- Scripts that share a training, and scripts that log no end of an iteration ---------------------------------------
+
+
+def _patch_leanrl(script: TorchScript) -> None:
+    """Replace noise and wandb, and end an iteration with its last step of Adam."""
+    install_module("wandb", init=lambda **_: None, log=lambda *_, **__: None)
+    patch(torch, "randn_like")(lambda original, x: noise_now(script))
+    script.end_with_last_minibatch()
+
+
+def _patch_ranks(script: TorchScript) -> None:
+    """Weight gradients, and end an iteration with its last step of Adam in a process that does not log."""
+
+    @patch(dist, "init_process_group")
+    def init_process_group(original: Any, backend: str, **options: Any) -> None:
+        original(backend, init_method=f"file://{os.environ[STORE]}", **options)
+
+    @patch(dist, "all_reduce")
+    def all_reduce(original: Any, gradient: torch.Tensor, op: Any) -> None:
+        count = torch.tensor(float(len(script.variables["mb_inds"])))
+        total = count.clone()
+        original(total)
+        script.weight = float(script.part.count * count / total)
+        gradient *= script.weight
+        original(gradient, op=op)
+
+    if script.part.index > 0:
+        script.end_with_last_minibatch()

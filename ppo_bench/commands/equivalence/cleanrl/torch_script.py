@@ -33,7 +33,6 @@ class TorchScript(Script):
     @torch.no_grad()
     def _load_weights(self) -> None:
         """Copy the supplied weights into the script's modules, all of them."""
-        self.used.add("weights")
         theirs = self._parameters()
         given = self.weights_for({name: tuple(p.shape) for name, p in theirs.items()})
         for name, array in given.items():

@@ -27,14 +27,14 @@ def _correct_attention(script: TorchScript) -> None:
     def forward(original: Any, self: Any, values: Any, keys: Any, query: Any, mask: torch.Tensor) -> Any:
         out, weights = original(self, values, keys, query, mask)
         empty = (mask.sum(-1) == 0)[:, None, None]
-        if empty.any() and script.uses("trxl-first"):
+        if empty.any():
             out = torch.where(empty, self.fc_out.bias, out)
         return out, weights
 
     @patch(own["agent"], "get_value")
     def get_value(original: Any, x: Any, window: Any, mask: Any, indices: Any) -> Any:
         steps = own["env_current_episode_step"]
-        if (steps >= own["args"].trxl_memory_length).any() and script.uses("trxl-bootstrap"):
+        if (steps >= own["args"].trxl_memory_length).any():
             indices = own["memory_indices"][steps]
             window = own["batched_index_select"](own["next_memory"], 1, indices)
         return original(x, window, mask, indices)
