@@ -24,8 +24,10 @@ from tests.training import ROOT
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 MARK = re.compile(r"<!-- (run|slurm|not run)(?:: (.+))? -->")
 TRAINS = ("train", "sweep", "bench", "equivalence")
+PYTHON = shlex.quote(sys.executable)
+PPO_BENCH = f"{PYTHON} -c 'from ppo_bench.commands.console import console; console()'"
 PROGRAM = """#!/usr/bin/env bash
-# {program}, with the words of the mark added where it trains
+# The program, with the words of the mark added where it trains
 case "${{1-}}" in
     {trains}) set -- "$@" $MARKED_WORDS ;;
 esac
@@ -87,16 +89,14 @@ def trainings(block: Block) -> list[tuple[str, list[str]]]:
     return found
 
 
-def run(block: Block, folder: Path) -> subprocess.CompletedProcess[str]:
+def run(block: Block, folder: Path, ppo_bench: str = PPO_BENCH) -> subprocess.CompletedProcess[str]:
     """Run a block by bash in `folder`, where `ppo-bench`, `python` and `launch/` are those of the tests."""
-    python = shlex.quote(sys.executable)
     programs = folder / ".venv" / "bin"
     programs.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         (folder / "launch").symlink_to(ROOT / "launch")
-    console = f"{python} -c 'from ppo_bench.commands.console import console; console()'"
-    _write(programs / "ppo-bench", PROGRAM.format(program=console, trains=" | ".join((*TRAINS, "-*", "*=*"))))
-    _write(programs / "python", PROGRAM.format(program=python, trains="launch/slurm.py"))
+    _write(programs / "ppo-bench", PROGRAM.format(program=ppo_bench, trains=" | ".join((*TRAINS, "-*", "*=*"))))
+    _write(programs / "python", PROGRAM.format(program=PYTHON, trains="launch/slurm.py"))
     path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ["PATH"]])
     # The environment of now, since a cluster of SLURM names itself there.
     environment = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "MARKED_WORDS": block.words}

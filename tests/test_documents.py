@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from ppo_bench.configuration.compose import compose_root, compose_with_hydra
 from ppo_bench.configuration.load import load_config
 from ppo_bench.sweeps.expand import expand, swept_words
 from tests.documented import PAGES, Block, blocks, run, trainings
+from tests.fork_server import fork_server
 from tests.training import ROOT
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
@@ -44,12 +46,19 @@ def test_the_words_of_a_block_are_a_configuration(block: Block) -> None:
             load_config(first)
 
 
+@pytest.fixture(scope="module")
+def ppo_bench_command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The shell's command that is `ppo-bench`, which has imported torch and JAX before it starts."""
+    with fork_server(tmp_path_factory.mktemp("server")) as command:
+        yield command
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", RUN, ids=named)
-def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
+def test_the_blocks_of_a_page_run(page: Path, ppo_bench_command: str, tmp_path: Path) -> None:
     for block in blocks(page):
         if block.kind == "run":
-            done = run(block, tmp_path)
+            done = run(block, tmp_path, ppo_bench_command)
             said = done.stdout[-2000:] + done.stderr[-2000:]
             assert done.returncode == 0, f"{block.place}: {said}"
             assert "Traceback" not in said, f"{block.place}: {said}"
