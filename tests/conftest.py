@@ -18,6 +18,7 @@ import torch
 from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
 from tests.evaluations import CARTPOLE, RUNS
+from tests.fork_server import fork_server
 from tests.namespaces import NAMESPACES, Namespace
 from tests.training import ROOT, RUN, run_folder, trained
 
@@ -76,6 +77,13 @@ def free_compiled_programs() -> Iterator[None]:
 def clone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have processes that the tested code starts use the package that is tested."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+@pytest.fixture(scope="session")
+def ppo_bench_command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The shell's command that is `ppo-bench`, which has imported torch and JAX before it starts."""
+    with fork_server(tmp_path_factory.mktemp("server")) as command:
+        yield command
 
 
 @pytest.fixture(scope="session")

@@ -22,6 +22,8 @@ from typing import NamedTuple
 from tests.training import ROOT
 
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+FIRST = tuple(ROOT / name for name in ("README.md", "docs/getting-started.md", "docs/tutorial.md"))
+"""Pages that are read first; tests/test_getting_started.py runs them, and tests/test_pages.py the others."""
 MARK = re.compile(r"<!-- (run|slurm|not run)(?:: (.+))? -->")
 TRAINS = ("train", "sweep", "bench", "equivalence")
 PYTHON = shlex.quote(sys.executable)
@@ -102,6 +104,16 @@ def run(block: Block, folder: Path, ppo_bench: str = PPO_BENCH) -> subprocess.Co
     environment = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "MARKED_WORDS": block.words}
     script = ["bash", "-euo", "pipefail", "-c", block.text]
     return subprocess.run(script, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def run_page(page: Path, folder: Path, ppo_bench: str) -> None:
+    """Run the blocks of a page in `folder`. Fails unless all end well."""
+    for block in blocks(page):
+        if block.kind == "run":
+            done = run(block, folder, ppo_bench)
+            said = done.stdout[-2000:] + done.stderr[-2000:]
+            assert done.returncode == 0, f"{block.place}: {said}"
+            assert "Traceback" not in said, f"{block.place}: {said}"
 
 
 def _write(program: Path, text: str) -> None:

@@ -22,7 +22,7 @@ HOPPER = ["env=hopper", "ppo.num_envs=4", "ppo.num_steps=64", "total_timesteps=7
 
 
 def lockstep(words: list[str], outputs: Path) -> None:
-    """Lockstep of torch_eager and JAX; test_documents.py runs docs/devices.md, which has one of torch_compile."""
+    """Lockstep of torch_eager and JAX; test_pages.py runs docs/devices.md, which has one of torch_compile."""
     words = ["variants={devices:[1,2]}", *TWO, "precision=float64", "frameworks=[torch_eager,jax_xla]", *words]
     words.append(f"outputs={outputs}")
     assert equivalence(words) == 0

@@ -1,10 +1,9 @@
-"""README and docs/: every block of commands is marked, and does what its mark says; every link leads somewhere."""
+"""README and docs/: every block of commands is marked and is a configuration; every link leads somewhere."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,12 +13,10 @@ import ppo_bench.commands.equivalence.command  # noqa: F401
 from ppo_bench.configuration.compose import compose_root, compose_with_hydra
 from ppo_bench.configuration.load import load_config
 from ppo_bench.sweeps.expand import expand, swept_words
-from tests.documented import PAGES, Block, blocks, run, trainings
-from tests.fork_server import fork_server
+from tests.documented import PAGES, Block, blocks, trainings
 from tests.training import ROOT
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
-RUN = sorted({block.page for block in BLOCKS if block.kind == "run"})
 LINK = re.compile(r"\]\(([^)\s]+)\)|(?:src|href|srcset)=\"([^\"]+)\"")
 FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
 
@@ -44,24 +41,6 @@ def test_the_words_of_a_block_are_a_configuration(block: Block) -> None:
             (first,) = expand(own, first=True)
             (first,) = expand(swept_words(compose_with_hydra("config", first).hydra, own), first=True)
             load_config(first)
-
-
-@pytest.fixture(scope="module")
-def ppo_bench_command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The shell's command that is `ppo-bench`, which has imported torch and JAX before it starts."""
-    with fork_server(tmp_path_factory.mktemp("server")) as command:
-        yield command
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("page", RUN, ids=named)
-def test_the_blocks_of_a_page_run(page: Path, ppo_bench_command: str, tmp_path: Path) -> None:
-    for block in blocks(page):
-        if block.kind == "run":
-            done = run(block, tmp_path, ppo_bench_command)
-            said = done.stdout[-2000:] + done.stderr[-2000:]
-            assert done.returncode == 0, f"{block.place}: {said}"
-            assert "Traceback" not in said, f"{block.place}: {said}"
 
 
 # --- Links ------------------------------------------------------------------------------------------------------------
