@@ -62,7 +62,6 @@ def test_the_same_ppo_takes_the_same_actions_and_reaches_the_same_parameters(
     ("words", "least", "most"),
     [
         (["arguments=['--ent-coef=0.010001']"], 1e-9, 1e-6),  # 1e-4 off
-        (["leave_out=[clip-eps]"], 1e-9, 1e-6),
         (["leave_out=[resets]"], 1e-3, 1.0),
     ],
     ids=lambda words: words[0] if isinstance(words, list) else "",
