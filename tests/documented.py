@@ -92,7 +92,8 @@ def trainings(block: Block) -> list[tuple[str, list[str]]]:
 
 
 def run(block: Block, folder: Path, ppo_bench: str = PPO_BENCH) -> subprocess.CompletedProcess[str]:
-    """Run a block by bash in `folder`, where `ppo-bench`, `python` and `launch/` are those of the tests."""
+    """Run a block by bash in `folder`, where `python` and `launch/` are those of the tests, and `ppo_bench` is
+    `ppo-bench`."""
     programs = folder / ".venv" / "bin"
     programs.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
