@@ -22,10 +22,14 @@ from typing import NamedTuple
 from tests.training import ROOT
 
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+FIRST = tuple(ROOT / name for name in ("README.md", "docs/getting-started.md", "docs/tutorial.md"))
+"""Pages that are read first; tests/test_getting_started.py runs them, and tests/test_pages.py the others."""
 MARK = re.compile(r"<!-- (run|slurm|not run)(?:: (.+))? -->")
 TRAINS = ("train", "sweep", "bench", "equivalence")
+PYTHON = shlex.quote(sys.executable)
+PPO_BENCH = f"{PYTHON} -c 'from ppo_bench.commands.console import console; console()'"
 PROGRAM = """#!/usr/bin/env bash
-# {program}, with the words of the mark added where it trains
+# The program, with the words of the mark added where it trains
 case "${{1-}}" in
     {trains}) set -- "$@" $MARKED_WORDS ;;
 esac
@@ -89,19 +93,27 @@ def trainings(block: Block) -> list[tuple[str, list[str]]]:
 
 def run(block: Block, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a block by bash in `folder`, where `ppo-bench`, `python` and `launch/` are those of the tests."""
-    python = shlex.quote(sys.executable)
     programs = folder / ".venv" / "bin"
     programs.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         (folder / "launch").symlink_to(ROOT / "launch")
-    console = f"{python} -c 'from ppo_bench.commands.console import console; console()'"
-    _write(programs / "ppo-bench", PROGRAM.format(program=console, trains=" | ".join((*TRAINS, "-*", "*=*"))))
-    _write(programs / "python", PROGRAM.format(program=python, trains="launch/slurm.py"))
+    _write(programs / "ppo-bench", PROGRAM.format(program=PPO_BENCH, trains=" | ".join((*TRAINS, "-*", "*=*"))))
+    _write(programs / "python", PROGRAM.format(program=PYTHON, trains="launch/slurm.py"))
     path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ["PATH"]])
     # The environment of now, since a cluster of SLURM names itself there.
     environment = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "MARKED_WORDS": block.words}
     script = ["bash", "-euo", "pipefail", "-c", block.text]
     return subprocess.run(script, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def run_page(page: Path, folder: Path) -> None:
+    """Run the blocks of a page in `folder`. Fails unless all end well."""
+    for block in blocks(page):
+        if block.kind == "run":
+            done = run(block, folder)
+            said = done.stdout[-2000:] + done.stderr[-2000:]
+            assert done.returncode == 0, f"{block.place}: {said}"
+            assert "Traceback" not in said, f"{block.place}: {said}"
 
 
 def _write(program: Path, text: str) -> None:

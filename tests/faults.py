@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +148,12 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def resume_damaged(
-    original: Path, reference: tuple[Any, ...], overrides: list[str], outputs: Path, rng: random.Random
+    original: Path,
+    reference: tuple[Any, ...],
+    overrides: list[str],
+    outputs: Path,
+    rng: random.Random,
+    finish: Callable[[list[str]], subprocess.CompletedProcess[str]] = finish,
 ) -> tuple[str, str]:
     """Damage a copy of the run at `original` under `outputs`, give its command again; the damage and what came of it.
 

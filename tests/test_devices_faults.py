@@ -12,11 +12,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from ppo_bench.runners.checkpoint import find, load
-from tests.faults import SECONDS, SHARDED, TWO, command, finish, folder_of
+from tests.faults import SECONDS, TWO, command, finish, folder_of
 from tests.processes import children, command_line, count_rows, wait_until
 from tests.training import ENVIRONMENT, ROOT, learnt
 
@@ -91,14 +89,6 @@ def started(tmp_path: Path) -> Iterator[Start]:
             group.process.communicate()
 
 
-def resumed(tmp_path: Path, run: list[str]) -> Path:
-    """Give the command again, to the end; its folder."""
-    again = [*run, f"outputs={tmp_path}"]
-    ended = finish(again)
-    assert ended.returncode == 0, ended.stderr
-    return folder_of(again)
-
-
 def in_an_iteration(group: Group) -> None:
     time.sleep(0.05)
 
@@ -123,29 +113,22 @@ def test_a_rank_that_is_killed_ends_the_run_and_it_goes_on_as_if_it_had_not_been
     assert said.startswith(f"ppo_bench: the process of device {rank} of 2 was killed by SIGKILL; ")
     assert f"{group.folder} is kept up to iteration " in said
     assert _gone(other, 0.1)
-    assert learnt(resumed(tmp_path, TWO)) == whole
+    ended = finish([*TWO, f"outputs={tmp_path}"])
+    assert ended.returncode == 0, ended.stderr
+    assert learnt(group.folder) == whole
     assert not list((group.folder / "checkpoints").glob(".*.tmp"))
 
 
-def test_a_killed_agent_leaves_no_orphan_and_the_run_goes_on_on_another_number_of_devices(
-    started: Start, whole: Any, tmp_path: Path
-) -> None:
+def test_a_killed_agent_leaves_no_orphan(started: Start) -> None:
+    """tests/test_devices_lockstep.py resumes such a run on one device."""
     group = started(TWO)
     group.wait_for_rows(BEFORE)
     ranks = group.ranks
     group.process.kill()
     assert all(map(_gone, ranks))
-    group.process.communicate()
-    folder = resumed(tmp_path, SHARDED)  # on one device
-    _, _, arrays = whole
-    ours = load(find(folder)).arrays
-    for name, array in ours.items():
-        if name.startswith("params."):
-            theirs = np.frombuffer(arrays[name], array.dtype).reshape(array.shape)
-            np.testing.assert_allclose(array, theirs, rtol=0, atol=2e-3, err_msg=name)
 
 
-def test_a_rank_that_hangs_ends_the_run(started: Start, whole: Any, tmp_path: Path) -> None:
+def test_a_rank_that_hangs_ends_the_run(started: Start) -> None:
     group = started([*TWO, f"collective_timeout_seconds={TIMEOUT_SECONDS}"])
     group.wait_for_rows(BEFORE)
     ranks = group.ranks
@@ -155,7 +138,6 @@ def test_a_rank_that_hangs_ends_the_run(started: Start, whole: Any, tmp_path: Pa
     assert said.startswith("ppo_bench: another process of the training has ended or hangs (")
     assert f"{group.folder} is kept up to iteration " in said
     assert all(_gone(rank, 0.1) for rank in ranks)
-    assert learnt(resumed(tmp_path, TWO)) == whole
 
 
 def test_a_rank_that_raises_ends_the_run_with_its_own_reason(tmp_path: Path) -> None:
@@ -172,7 +154,7 @@ def test_a_rank_that_raises_ends_the_run_with_its_own_reason(tmp_path: Path) -> 
     [(signal.SIGUSR2, "agent"), (signal.SIGINT, "rank 1")],
 )
 def test_a_signal_to_any_process_stops_all_after_the_iteration(
-    number: signal.Signals, whom: str, started: Start, whole: Any, tmp_path: Path
+    number: signal.Signals, whom: str, started: Start
 ) -> None:
     group = started(TWO)
     group.wait_for_rows(BEFORE)
@@ -182,7 +164,6 @@ def test_a_signal_to_any_process_stops_all_after_the_iteration(
     assert code == 130, said
     assert said.startswith("ppo_bench: stopped after iteration ")
     assert all(_gone(rank, 0.1) for rank in ranks)
-    assert learnt(resumed(tmp_path, TWO)) == whole
 
 
 def test_torchrun_starts_the_ranks_too(whole: Any, tmp_path: Path) -> None:

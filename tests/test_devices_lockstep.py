@@ -9,7 +9,7 @@ import pytest
 
 from ppo_bench.commands.equivalence.__main__ import main as equivalence
 from ppo_bench.runners.checkpoint import find, load
-from tests.faults import finish, folder_of, started_run
+from tests.faults import finish, started_run
 from tests.processes import count_rows
 from tests.training import trained
 
@@ -22,7 +22,7 @@ HOPPER = ["env=hopper", "ppo.num_envs=4", "ppo.num_steps=64", "total_timesteps=7
 
 
 def lockstep(words: list[str], outputs: Path) -> None:
-    """Lockstep of torch_eager and JAX; test_documents.py runs docs/devices.md, which has one of torch_compile."""
+    """Lockstep of torch_eager and JAX; test_pages.py runs docs/devices.md, which has one of torch_compile."""
     words = ["variants={devices:[1,2]}", *TWO, "precision=float64", "frameworks=[torch_eager,jax_xla]", *words]
     words.append(f"outputs={outputs}")
     assert equivalence(words) == 0
@@ -63,10 +63,8 @@ def test_environments_on_the_device_train_the_same_on_two_devices(
     framework: str, backend: str, words: list[str], tmp_path: Path
 ) -> None:
     run = [*words, *TWO, f"backend={backend}", f"framework={framework}", "precision=float64", "total_timesteps=1024"]
-    two = [*run, "devices=2", f"outputs={tmp_path / 'two'}"]
-    ended = finish(two)
-    assert ended.returncode == 0, ended.stderr
-    assert_the_same_within(1e-9, trained(tmp_path / "one", *run), folder_of(two))
+    two = trained(tmp_path / "two", *run, "devices=2")
+    assert_the_same_within(1e-9, trained(tmp_path / "one", *run), two)
 
 
 def assert_the_same_within(tolerance: float, one: Path, two: Path) -> None:

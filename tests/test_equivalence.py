@@ -22,7 +22,7 @@ from tests.runners import FRAMEWORKS
 
 pytestmark = pytest.mark.slow
 
-SMALL = ["env=cartpole", "backend=gymnasium", "total_timesteps=4096"]
+SMALL = ["env=cartpole", "backend=gymnasium", "total_timesteps=2048"]
 LOSSES = ("policy_loss", "value_loss", "entropy", "old_approx_kl", "approx_kl", "explained_variance")
 METRICS = dict(zip(LOSSES, (0.5, 20.0, 0.7, 0.0, 0.0, 0.1), strict=True)) | {
     "learning_rate": 1e-3,
@@ -96,7 +96,7 @@ def test_frameworks_take_the_same_actions(backend: str, tmp_path: Path, capsys: 
     for framework in found["frameworks"].values():
         assert framework["differing_actions"] == 0
         assert max(framework["largest"].values()) < 1e-10
-        assert len(framework["parameters_distances"]) == 8
+        assert len(framework["parameters_distances"]) == 4
     assert "the frameworks do the same" in capsys.readouterr().out
 
 
@@ -200,7 +200,7 @@ def test_leaders_restart_their_environments_when_training_does() -> None:
     config = load([*SMALL, "framework=torch_eager", "checkpoint.every_iterations=2"])
     befores = [outcome.before for outcome, _ in iterations({"torch_eager": config})]
     starts = [bool((before["envs.lengths"] == 0).all()) for before in befores]
-    assert starts == [True, False, True, False, True, False, True, False]
+    assert starts == [True, False, True, False]
 
 
 @pytest.mark.parametrize(

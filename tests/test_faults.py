@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from ppo_bench.__main__ import main
+from ppo_bench.common.cli import exit_code
 from tests import faults
 from tests.faults import (
     command,
@@ -30,7 +32,8 @@ from tests.training import ENVIRONMENT, learnt, rows, trained
 pytestmark = pytest.mark.slow
 
 RUN = ["env=cartpole", "device=cpu", "total_timesteps=30720", "checkpoint.every_iterations=5"]
-RND = ["algorithm=rnd", "algorithm.features=16"]
+RND = ["algorithm=rnd", "algorithm.features=16", "algorithm.warm_up_iterations=2"]
+POLES = ["env.id=tests.tensor_envs:Poles"]
 
 
 @pytest.mark.parametrize(
@@ -38,9 +41,9 @@ RND = ["algorithm=rnd", "algorithm.features=16"]
     [
         ("envpool", "torch_compile", 1, []),
         ("envpool_xla", "jax_xla", 2, []),
-        ("device", "jax_xla", 2, [*RND, "network=lstm"]),
+        ("device", "jax_xla", 1, [*RND, "network=lstm"]),
         ("device", "torch_eager", 2, ["ppo.norm_obs=true", "ppo.norm_reward=true"]),
-        ("tensors", "torch_eager", 2, ["env.id=tests.tensor_envs:Poles", "network=gru", "ppo.norm_reward=true"]),
+        ("tensors", "torch_eager", 1, [*POLES, "network=gru", "ppo.norm_reward=true"]),
         ("gymnasium", "torch_eager", 4, [*RND, "network=gru"]),  # the fourth is one of the start
     ],
 )
@@ -64,10 +67,13 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Path], Any
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_damaged_run_is_refused_untouched_or_ends_as_if_undamaged(
-    seed: int, originals: tuple[list[Path], Any], tmp_path: Path
+    seed: int, originals: tuple[list[Path], Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    def finish_here(overrides: list[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(overrides, exit_code(main, overrides), *capfd.readouterr())
+
     folders, reference = originals
-    resume_damaged(folders[seed % 2], reference, RUN, tmp_path, random.Random(seed))
+    resume_damaged(folders[seed % 2], reference, RUN, tmp_path, random.Random(seed), finish_here)
 
 
 @pytest.mark.parametrize("seed", [*range(4), 36, 37, 73])  # the last three run

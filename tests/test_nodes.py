@@ -10,19 +10,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ppo_bench.__main__ import main
+from ppo_bench.common.cli import exit_code
 from ppo_bench.runners import checkpoint
 from tests.faults import command, folder_of
-from tests.training import ENVIRONMENT, ROOT
+from tests.refusals import assert_one_line
+from tests.training import ENVIRONMENT, ROOT, trained
 
 pytestmark = pytest.mark.slow
 
 SECONDS = 240
 COMMON = ["ppo.shards=2", "device=cpu", "precision=float64"]
-HOPPER = "env=hopper ppo.num_envs=2 ppo.num_steps=512 total_timesteps=4096"
+HOPPER = "env=hopper ppo.num_envs=2 ppo.num_steps=128 ppo.num_minibatches=4 ppo.update_epochs=2 total_timesteps=1024"
+RND = "algorithm=rnd algorithm.features=16 algorithm.warm_up_iterations=2"
 CASES = {
     "both normalisations, in EnvPool's XLA interface": f"{HOPPER} backend=envpool_xla",
-    "recurrent": "env=cartpole network=gru ppo.num_envs=8 ppo.num_minibatches=2 total_timesteps=10240",
-    "curious, on the host": "env=cartpole algorithm=rnd total_timesteps=10240",
+    "recurrent": "env=cartpole network=gru ppo.num_envs=8 ppo.num_minibatches=2 total_timesteps=3072",
+    "curious, on the host": f"env=cartpole {RND} total_timesteps=1536",
 }
 
 
@@ -58,14 +62,10 @@ def train_as_two_machines(words: list[str]) -> list[subprocess.CompletedProcess[
 @pytest.mark.parametrize("words", CASES.values(), ids=list(CASES))
 def test_jax_on_two_machines_trains_as_in_one_process(words: str, tmp_path: Path) -> None:
     run = [*words.split(), "framework=jax_xla", *COMMON]
-    two, one = ([*run, f"outputs={tmp_path / name}"] for name in ("two", "one"))
+    two = [*run, f"outputs={tmp_path / 'two'}"]
     for process in train_as_two_machines([*two, "devices=2"]):
         assert process.returncode == 0, process.stderr
-    alone = subprocess.run(
-        command(one), cwd=ROOT, env=ENVIRONMENT, check=False, capture_output=True, text=True, timeout=SECONDS
-    )
-    assert alone.returncode == 0, alone.stderr
-    folders = [folder_of(own) for own in (two, one)]
+    folders = [folder_of(two), trained(tmp_path / "one", *run)]
     assert (folders[0] / "episodes.jsonl").read_text() == (folders[1] / "episodes.jsonl").read_text()
     ours, theirs = (checkpoint.load_newest(folder / "checkpoints", print) for folder in folders)
     assert ours
@@ -75,12 +75,16 @@ def test_jax_on_two_machines_trains_as_in_one_process(words: str, tmp_path: Path
         np.testing.assert_allclose(array, theirs.arrays[name], rtol=1e-10, atol=1e-10, err_msg=name)
 
 
-def test_processes_that_do_not_divide_the_devices_are_one_line(tmp_path: Path) -> None:
-    run = ["env=cartpole", "framework=jax_xla", "ppo.shards=2", f"outputs={tmp_path}"]
-    for process in train_as_two_machines(run):
-        assert process.returncode == 2
-        (line,) = process.stderr.splitlines()
-        assert line.startswith("ppo_bench: 2 processes were started, and devices=1: add devices=2 and ppo.shards, of ")
+@pytest.mark.parametrize("rank", [0, 1])
+def test_processes_that_do_not_divide_the_devices_are_one_line(
+    rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    told = {"RANK": rank, "WORLD_SIZE": 2, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1"}
+    for name, value in (told | {"MASTER_PORT": _free_port()}).items():
+        monkeypatch.setenv(name, str(value))
+    assert exit_code(main, ["env=cartpole", "framework=jax_xla", "ppo.shards=2", f"outputs={tmp_path}"]) == 2
+    said = "2 processes were started, and devices=1: add devices=2 and ppo.shards, of "
+    assert_one_line(capfd.readouterr().err, said)
 
 
 @pytest.mark.parametrize("framework", ["torch_eager", "jax_xla"])

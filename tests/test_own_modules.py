@@ -19,13 +19,14 @@ import torch
 from safetensors.numpy import load_file
 
 from ppo_bench.__main__ import main
+from ppo_bench.commands.evaluate import main as evaluate
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runners.checkpoint import load_named
 from tests.processes import TRAIN
 from tests.refusals import assert_one_line
-from tests.training import ENVIRONMENT, ROOT, rows
+from tests.training import ENVIRONMENT, ROOT, rows, trained
 
 PAGE = (ROOT / "docs" / "own-modules.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"```bash\n(.*?)```", PAGE, re.S)[0].splitlines()
@@ -142,17 +143,18 @@ def test_a_command_of_the_page_runs(line: str, here: Path) -> None:
 @pytest.mark.slow
 def test_a_killed_run_goes_on_and_is_evaluated_and_recorded(here: Path) -> None:
     words = [*SHORT, "network=own", "network.torch=mine.Net", "checkpoint.every_iterations=2", "total_timesteps=8192"]
-    whole = Path(run("-m", "ppo_bench", *words, "outputs=whole"))
+    whole = trained(Path("whole"), *words)
     process = subprocess.Popen([*TRAIN, *words, "outputs=o"], env=ENVIRONMENT, stderr=subprocess.DEVNULL)
     while not list(here.glob("o/*/*/*/checkpoints/iteration_*")):
         time.sleep(0.05)
         assert process.poll() is None
     process.send_signal(signal.SIGKILL)
     process.wait()
-    folder = Path(run("-m", "ppo_bench", *words, "outputs=o"))
+    folder = trained(Path("o"), *words)
     last, resumed = (load_named(path / "checkpoints").arrays for path in (whole, folder))
     assert all(np.array_equal(last[name], resumed[name]) for name in last if name.startswith("params."))
-    played = Path(run("-m", "ppo_bench.evaluate", str(folder), "video=true", "episodes=4"))
+    assert exit_code(evaluate, [str(folder), "video=true", "episodes=4"]) == 0
+    (played,) = folder.glob("evaluations/*.json")
     assert json.loads(played.read_text())["video"]["frames"] == 11
     assert played.with_suffix(".mp4").stat().st_size > 0
 

@@ -52,10 +52,10 @@ def test_games_in_turn_and_at_once_keep_the_contract(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "max_cycles", "num_steps"),
-    [("pong_two_players", 8_000, 3_000), ("surround_two_players", 8_000, 3_000), ("tennis_two_players", 800, 450)],
+    [("surround_two_players", 8_000, 3_000), ("pong_two_players", 800, 450)],
 )
 def test_atari_of_two_players_keeps_the_contract(name: str, max_cycles: int, num_steps: int) -> None:
-    """Games of Pong and Surround end by themselves. Those of Tennis take thousands of steps: they end at a limit."""
+    """Games of Surround end by themselves, those of Pong here at a limit."""
     assert broken(lambda: of_file(name, f"env.kwargs={{max_cycles:{max_cycles}}}"), num_steps) == {}
 
 

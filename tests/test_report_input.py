@@ -101,9 +101,6 @@ def test_two_runs_with_one_identity_are_named_and_the_finished_one_is_kept(
     assert aggregates(tmp_path / "o" / "report")["cartpole", "torch_eager", "final_return_mean"][3] == 2
 
 
-NASTY = "</script><script>alert('x')</script>\"'&|$x^2$"
-
-
 def test_an_older_report_is_replaced_and_anything_else_is_not(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

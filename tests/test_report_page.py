@@ -24,7 +24,7 @@ def html(tmp_path_factory: pytest.TempPathFactory) -> Path:
     outputs = tmp_path_factory.mktemp("page") / "outputs"
     write_sweep(outputs, ("cartpole", "acrobot", "pong"), iterations=150)
     write_run(outputs, "cartpole", "jax_xla", 6, 60, finished=False, changes={"config.total_timesteps": 150 * 512})
-    markup = {"hardware.cpu": "<img src=http://example.org/x.png onerror=alert(1)>"}
+    markup = {"hardware.cpu": "</script><img src=http://example.org/x.png onerror=alert(1)>"}
     write_run(outputs, "cartpole", "jax_xla", 7, 150, changes=markup)
     assert main([str(outputs)]) == 0
     return outputs / "report" / "report.html"

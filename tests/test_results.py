@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import os
+import pickle
 from contextlib import suppress
 from pathlib import Path
 
@@ -111,7 +112,8 @@ def test_a_failure_is_kept_by_the_runs_that_have_failed(tmp_path: Path) -> None:
         lock_run_folder(folders[1], 1),
         lock_run_folder(folders[2], 2),
     ):
-        raise FailedRuns({1: "why 1", 2: "why 2"})
+        failure = FailedRuns({1: "why 1", 2: "why 2"})
+        raise pickle.loads(pickle.dumps(failure))  # as a process of several reports it to the first
     assert [error_of(folder) for folder in folders] == [None, "why 1", "why 2"]
 
 

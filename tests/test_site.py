@@ -113,10 +113,14 @@ def test_every_preset_has_a_page_and_every_key_a_line(site: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")], ids=["desktop, light", "phone, dark"]
+    ("size", "scheme", "names"),
+    [(DESKTOP, "light", ("index", "configuration", "api", "results")), (PHONE, "dark", MAIN)],
+    ids=["desktop, light", "phone, dark"],
 )
-def test_pages_fit_and_say_nothing(browser: Browser, site: Path, size: dict[str, int], scheme: str) -> None:
-    for name in MAIN:
+def test_pages_fit_and_say_nothing(
+    browser: Browser, site: Path, size: dict[str, int], scheme: str, names: tuple[str, ...]
+) -> None:
+    for name in names:
         with Opened(browser, site / f"{name}.html", size, scheme) as opened:
             page = opened.page
             page.mouse.wheel(0, 20_000)

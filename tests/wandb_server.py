@@ -24,8 +24,10 @@ class WandbServer(ThreadingHTTPServer):
 
     @property
     def variables(self) -> dict[str, str]:
-        """Environment variables that send wandb here."""
-        return {"WANDB_BASE_URL": f"http://127.0.0.1:{self.server_port}", "WANDB_API_KEY": "0" * 40}
+        """Environment variables that send wandb here, with rows every second instead of every 15."""
+        address = f"http://127.0.0.1:{self.server_port}"
+        often = {"WANDB_X_FILE_STREAM_TRANSMIT_INTERVAL": "1"}
+        return {"WANDB_BASE_URL": address, "WANDB_API_KEY": "0" * 40} | often
 
     def settle(self) -> None:
         """Return when no more rows come: wandb's own process uploads what a killed run has logged."""
