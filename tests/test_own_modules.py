@@ -68,6 +68,16 @@ class Dropping(Plain):
         self.drop = nn.Dropout(0.5)
 
 
+class NoValue(Plain):
+    def forward(self, obs):
+        return self.policy(obs)
+
+
+class Wide(Plain):
+    def forward(self, obs):
+        return self.policy(obs), self.policy(obs)
+
+
 class Remembering(nn.Module):
     def __init__(self, observation_space, action_space):
         super().__init__()
@@ -100,6 +110,16 @@ class FlaxPlain(flax.linen.Module):
     def __call__(self, obs):
         logits = flax.linen.Dense(int(self.action_space.n), name="policy")(obs)
         return logits, flax.linen.Dense(1, name="value")(obs)
+
+
+class FlaxWide(flax.linen.Module):
+    observation_space: object
+    action_space: object
+
+    @flax.linen.compact
+    def __call__(self, obs):
+        logits = flax.linen.Dense(int(self.action_space.n))(obs)
+        return logits, logits
 """
 NAMES = {f"{part}.{mine}": f"{part}.{theirs}" for part in ("policy", "value") for mine, theirs in
          (("kernel", "weight"), ("bias", "bias"))}  # fmt: skip
@@ -217,6 +237,9 @@ def test_a_memory_is_kept_over_steps_and_cleared_between_episodes(here: Path) ->
         (["network.torch=nets.Plain", "framework=jax_xla"], "network.flax=null"),
         (["network.torch=nets.Plain", "network.flax=nets.FlaxPlain", "framework=jax_xla"], "network.names: policy"),
         (["network.torch=nets.Plain", "algorithm=rnd"], "network=own: the algorithm learns 2 values"),
+        (["network.torch=nets.NoValue"], "NoValue returns Tensor for two observations: expected (logits [2, 2], value"),
+        (["network.torch=nets.Wide"], "Wide returns arrays of shapes [(2, 2), (2, 2)] for two observations"),
+        (["network.flax=nets.FlaxWide", "framework=jax_xla"], "arrays of shapes [(2, 2), (2, 2)] for two observations"),
     ],
 )
 def test_what_cannot_be_trained_is_said_in_a_line(

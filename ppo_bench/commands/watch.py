@@ -10,6 +10,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from rich.console import Console, Group
@@ -33,6 +34,7 @@ from ppo_bench.runs.results import (
 
 REFRESH_SECONDS = 1.0
 WIDE = 10_000  # width in columns if stdout is a pipe, so that no row is wrapped
+LONGEST_REMARK = 160  # the folder's error.txt has all of it
 STATES = {"running": "green", "starting": "green", "stopped": "yellow", "failed": "red", "broken": "red", "done": "dim"}
 """The states of runs with their colours, in the order of the table."""
 
@@ -141,7 +143,7 @@ def shown(rows: list[RunRow], folder: Path, limit: int | None = None) -> Group:
             "" if row.mean_return is None else f"{row.mean_return:,.2f}",
             "" if row.sps is None else f"{row.sps:,.0f}",
             "" if row.seconds_left is None else duration(row.seconds_left),
-            Text(f"{where}: {row.remark}" if row.remark else where),
+            Text(f"{where}: {shorten(row.remark, LONGEST_REMARK, placeholder=' ...')}" if row.remark else where),
         )
     return Group(Text(f"{len(rows)} run{'s' * (len(rows) > 1)}: {line}"), table)
 

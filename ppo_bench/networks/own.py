@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gymnasium.spaces import Box, Dict
 
-from ppo_bench.common.classes import import_class
 from ppo_bench.common.errors import ConfigError, as_config_error
 from ppo_bench.common.flattened import FlattenedArray, FlattenedBox, is_byte_space
 from ppo_bench.mathematics.arrays import Array, Arrays, Tree
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.network import CarrySpec, NetworkSpec, action_spec
+from ppo_bench.networks.user_modules import FlaxModule, TorchModule
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Space
@@ -151,6 +149,21 @@ class OwnSpec(NetworkSpec):
             raise ConfigError(f"network.{library}=null: this framework needs a module of your own of {library}")
         if library == "flax" and module.flax and module.torch:
             module.flax.translate_params(module.torch.initial_params(0), dict(module.names))
+        self._require_outputs(getattr(module, library), library)
+
+    def _require_outputs(self, module: TorchModule | FlaxModule, library: str) -> None:
+        """Raise `ConfigError` if `module` returns something else than docs/own-modules.md says for two observations."""
+        function = self.module.torch_function() if library == "torch" else self.module.flax_function(False)
+        carry = {name: np.zeros((2, *shape), np.float32) for name, shape in module.carry.items()}
+        inputs = np.zeros((2, *self.observation_shape), np.float32), *((carry, np.ones(2, np.float32)) if carry else ())
+        with as_config_error(module.setting):
+            outputs = module.try_out(function, self.initial_params(0), *inputs)
+        shapes = [tuple(getattr(output, "shape", ())) for output in outputs] if isinstance(outputs, tuple) else []
+        size = self.actions.action_dim
+        if len(shapes) != 2 + bool(carry) or shapes[0] != (2, size) or shapes[1] not in ((2,), (2, 1)):
+            returned = f"arrays of shapes {shapes}" if shapes else type(outputs).__name__
+            expected = f"({'logits' if self.discrete else 'mean'} [2, {size}], value [2]{', carry' if carry else ''})"
+            raise ConfigError(f"{module.setting} returns {returned} for two observations: expected {expected}")
 
     def initial_params(self, seed: int) -> Arrays:
         """See `NetworkSpec.initial_params`: the values that the module's constructor gives its parameters."""
@@ -159,129 +172,3 @@ class OwnSpec(NetworkSpec):
     def to_input_layout(self, observations: Array, xp: Any = np) -> Array:
         """`observations [N, ...]` in their own layout."""
         return observations
-
-
-class UserModule:
-    """A module of a user's. Two of the same class for the same spaces are equal."""
-
-    namespace: ClassVar[str]
-    """Python's module that has the class `Module` of the library."""
-
-    def __init__(self, target: str, spaces: tuple[Any, Any]) -> None:
-        """`target` names the class."""
-        key, base = f"network.{self.namespace.partition('.')[0]}", importlib.import_module(self.namespace).Module
-        self._setting, self._spaces, self._cls = f"{key}={target}", spaces, import_class(key, target, base)
-        self._module = self._construct()
-        zeros = self._module.initial_carry() if hasattr(self._module, "initial_carry") else {}
-        self.carry: dict[str, tuple[int, ...]] = {name: tuple(x.shape) for name, x in zeros.items()}
-        """Shapes of the arrays of the carry of one environment, by name."""
-
-    def __eq__(self, other: object) -> bool:
-        """Whether `other` is of the same class, for the same spaces."""
-        return isinstance(other, UserModule) and (self._setting, self._spaces) == (other._setting, other._spaces)
-
-    def __hash__(self) -> int:
-        """A hash that takes no time."""
-        return hash(self._setting)
-
-    def _construct(self) -> Any:
-        with as_config_error(self._setting):
-            return self._cls(*self._spaces)
-
-
-class TorchModule(UserModule):
-    """A `torch.nn.Module` as a function of its parameters."""
-
-    namespace = "torch.nn"
-
-    def __init__(self, target: str, spaces: tuple[Any, Any]) -> None:
-        """`target` names the class. Raises `ConfigError` if a checkpoint would lack a part of the module's state."""
-        super().__init__(target, spaces)
-        self.shapes = {name: tuple(each.shape) for name, each in self._module.named_parameters()}
-        apart = [name for name, _ in self._module.named_buffers()]
-        apart += [name for name, each in self._module.named_parameters() if not each.requires_grad]
-        apart += [name for name, each in self._module.named_modules() if "Dropout" in type(each).__name__]
-        if apart:
-            raise ConfigError(
-                f"{self._setting}: {apart[0]} is a buffer, a parameter without gradient, or dropout, which a "
-                "run does not keep; compute constants in forward"
-            )
-
-    def _construct(self, seed: int = 0) -> Any:
-        import torch
-
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            return super()._construct()
-
-    def initial_params(self, seed: int) -> Arrays:
-        """Initial parameters by name."""
-        return {name: each.detach().float().numpy() for name, each in self._construct(seed).named_parameters()}
-
-    def __call__(self, params: Tree, *inputs: Any) -> Any:
-        """What the module's `forward` returns, computed with `params`."""
-        import torch
-
-        own = {name: params[name] for name in self.shapes}
-        return torch.func.functional_call(self._module, own, inputs)
-
-
-class FlaxModule(UserModule):
-    """A `flax.linen.Module` as a function of its parameters."""
-
-    namespace = "flax.linen"
-
-    @cached_property
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of the parameters by name, as in `Dense_0.kernel`."""
-        import jax
-
-        return {name: tuple(x.shape) for name, x in jax.eval_shape(lambda: self._draw_params(0)).items()}
-
-    def _draw_params(self, seed: int) -> dict[str, Any]:
-        import jax
-        import jax.numpy as jnp
-        from flax.traverse_util import flatten_dict
-
-        carry = {name: jnp.zeros((1, *shape)) for name, shape in self.carry.items()}
-        carry_inputs = (carry, jnp.zeros(1)) if carry else ()
-        space = self._spaces[0]
-        parts = {name: jnp.zeros((1, *part.shape)) for name, part in getattr(space, "spaces", {}).items()}
-        observation = parts or jnp.zeros((1, *space.shape))
-        with as_config_error(self._setting):
-            variables = self._module.init(jax.random.key(seed), observation, *carry_inputs)
-        if apart := set(variables) - {"params"}:
-            raise ConfigError(f"{self._setting}: {apart.pop()} are variables that a run does not keep")
-        params: dict[str, Any] = flatten_dict(variables["params"], sep=".")
-        return params
-
-    def initial_params(self, seed: int) -> Arrays:
-        """Initial parameters by name."""
-        return {name: np.asarray(x) for name, x in self._draw_params(seed).items()}
-
-    def translate_params(self, params: Tree, names: Mapping[str, str]) -> Tree:
-        """The parameters of a PyTorch module as this module's; `names` are theirs by its own.
-
-        Kernels `[in, out]` and `[height, width, in, out]` are PyTorch's weights `[out, in]` and `[out, in, height,
-        width]`. Raises `ConfigError` for a name without a parameter, or with one of another shape.
-        """
-        found: dict[str, Any] = {}
-        for name, shape in self.shapes.items():
-            theirs = params.get(names.get(name, ""))
-            if theirs is None:
-                raise ConfigError(
-                    f"network.names: {name} of network.flax is not the name of a parameter of network.torch"
-                )
-            if name.endswith("kernel") and theirs.ndim > 1:
-                theirs = theirs.transpose((*range(2, theirs.ndim), 1, 0))
-            if theirs.shape != shape:
-                raise ConfigError(f"network.names: {name} has shape {shape}, and {names[name]} {theirs.shape}")
-            found[name] = theirs
-        return found
-
-    def __call__(self, params: Tree, *inputs: Any) -> Any:
-        """What the module's `__call__` returns, computed with `params`."""
-        from flax.traverse_util import unflatten_dict
-
-        own = {tuple(name.split(".")): params[name] for name in self.shapes}
-        return self._module.apply({"params": unflatten_dict(own)}, *inputs)
