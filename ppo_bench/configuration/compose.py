@@ -73,8 +73,9 @@ def config_error(error: BaseException, words: Sequence[str] = ()) -> ConfigError
     if isinstance(error, MissingConfigException):
         name, first_line = error.missing_cfg_file or "", str(error).splitlines()[0]
         group, _, choice = name.rpartition("/")
-        any_id = f" (for an id of the backend: env.id={choice})" if group == "env" else ""
-        return ConfigError(_unknown(name + any_id, choice, error.options) if error.options else first_line)
+        said = _unknown(name, choice, error.options) if error.options else first_line
+        may_be_id = group == "env" and not nearest(choice, error.options or ())
+        return ConfigError(f"{said}; for an id of the backend: env.id={choice}" if may_be_id else said)
     if isinstance(error, OSError) and not isinstance(error, HydraException):
         is_config = str(error.filename).endswith(".yaml")
         action, advice = (
