@@ -26,10 +26,12 @@ from ppo_bench.common.paths import CONF
 from ppo_bench.common.rank_info import read_rank_info
 from ppo_bench.configuration.compose import config_error
 from ppo_bench.configuration.load import job_config
-from ppo_bench.runs.results import final_return
+from ppo_bench.runs.results import final_return, is_in_use
 from ppo_bench.sweeps.job import run_job
 
 MULTIRUN = {"-m", "--multirun"}
+PATH_OPTIONS = {"-cp", "--config-path", "-cd", "--config-dir", "--experimental-rerun"}
+"""Options of Hydra's whose value is a path, in which there may be an equals sign."""
 OVERRIDE = re.compile(r"(~|\+{1,2})?[A-Za-z_][^=]*=|~")
 _STARTED_AT = time.perf_counter()
 
@@ -37,13 +39,14 @@ _STARTED_AT = time.perf_counter()
 def main(arguments: list[str]) -> int:
     """Train, or do what else Hydra is asked for, and return the exit code."""
     rank_info = read_rank_info()
-    overrides = [word for word in arguments if OVERRIDE.match(word)]
-    options = [word for word in arguments if not OVERRIDE.match(word)]
+    overrides, options = list[str](), list[str]()
+    for before, word in zip(["", *arguments], arguments, strict=False):
+        (overrides if OVERRIDE.match(word) and before not in PATH_OPTIONS else options).append(word)
     if MULTIRUN & set(options) and rank_info:
         raise ConfigError("-m starts the processes of each run itself: leave out torchrun")
     if rank_info and rank_info.rank > 0:
         overrides.append("hydra.output_subdir=null")  # rank 0 alone writes
-    return application([*options, *overrides])  # Hydra's parser takes no overrides on both sides of an option
+    return application([*overrides, *options])  # Hydra's parser takes no overrides on both sides of an option
 
 
 def application(arguments: Sequence[str], program: str = "ppo_bench") -> int:
@@ -101,8 +104,9 @@ def _train(composed: DictConfig, folders: list[Path]) -> int:
     try:
         folders += train(config, _STARTED_AT)
     except ConfigError:
-        if config.rank == 0:
-            remove_unstarted(Path(HydraConfig.get().runtime.output_dir), 3 if config.run_dir is None else 0)
+        folder = Path(HydraConfig.get().runtime.output_dir)
+        if config.rank == 0 and not is_in_use(folder):
+            remove_unstarted(folder, levels=3 if config.run_dir is None else 0)
         raise
     for folder in folders:
         print(folder)

@@ -58,9 +58,9 @@ class Proof:
                 *(Check(f"killed and resumed, {name}", self.resumed(name)) for name in FRAMEWORKS),
             ],
             "speed": [
-                Check("Breakout, canonical", self.speed(*atari)),
+                Check("Breakout", self.speed(*atari)),
                 Check("CartPole in JAX, many environments", self.speed(*inside, "ppo.num_envs=2048")),
-                Check("Hopper, canonical", self.speed(*hopper)),
+                Check("Hopper", self.speed(*hopper)),
                 Check("Breakout, many environments", self.speed(*atari, *one, "ppo.num_envs=64")),
                 Check("what CUDA graphs bring", self.speed(*atari, *slow_and_fast)),
                 Check("launches and copies of Breakout", self.launches(*atari)),

@@ -154,7 +154,7 @@ def test_a_rank_that_raises_ends_the_run_with_its_own_reason(tmp_path: Path) -> 
     [(signal.SIGUSR2, "agent"), (signal.SIGINT, "rank 1")],
 )
 def test_a_signal_to_any_process_stops_all_after_the_iteration(
-    number: signal.Signals, whom: str, started: Start
+    number: signal.Signals, whom: str, started: Start, whole: Any, tmp_path: Path
 ) -> None:
     group = started(TWO)
     group.wait_for_rows(BEFORE)
@@ -164,6 +164,9 @@ def test_a_signal_to_any_process_stops_all_after_the_iteration(
     assert code == 130, said
     assert said.startswith("ppo_bench: stopped after iteration ")
     assert all(_gone(rank, 0.1) for rank in ranks)
+    ended = finish([*TWO, f"outputs={tmp_path}"])
+    assert ended.returncode == 0, ended.stderr
+    assert learnt(group.folder) == whole
 
 
 def test_torchrun_starts_the_ranks_too(whole: Any, tmp_path: Path) -> None:

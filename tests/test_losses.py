@@ -1,14 +1,11 @@
-"""Losses against numbers worked out by hand and torch.distributions."""
+"""Losses against numbers worked out by hand, torch.distributions and finite differences."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
@@ -195,29 +192,3 @@ def test_losses_of_an_entirely_masked_minibatch_are_0(ns: Namespace, family: str
     outputs, actions, batch = minibatch(family)
     batch = batch._replace(value_weight=np.zeros(24), policy_weight=np.zeros(24))
     assert_array_equal(ns.run(all_losses, outputs, actions, batch, family=family, **switches), np.zeros(7))
-
-
-def torch_gradients(inputs: Inputs, family: str, **switches: Any) -> list[np.ndarray]:
-    outputs = [torch.tensor(x, requires_grad=True) for x in inputs[0]]
-    batch = ppo.Transitions(*(torch.tensor(x) for x in inputs[2]))
-    total = all_losses(torch, outputs, torch.tensor(inputs[1]), batch, family, **switches).total
-    return [gradient.numpy() for gradient in torch.autograd.grad(total, outputs)]
-
-
-def jax_gradients(inputs: Inputs, family: str, **switches: Any) -> list[np.ndarray]:
-    def total(outputs: Any, actions: Any, batch: Any) -> Any:
-        return all_losses(jnp, outputs, actions, batch, family, **switches).total
-
-    with jax.enable_x64(True):
-        return [np.asarray(gradient) for gradient in jax.jit(jax.grad(total))(*inputs)]
-
-
-@pytest.mark.parametrize("gradients", [torch_gradients, jax_gradients])
-@families
-def test_gradients_of_an_entirely_masked_minibatch_are_0(
-    gradients: Callable[..., list[np.ndarray]], family: str
-) -> None:
-    outputs, actions, batch = minibatch(family)
-    inputs = outputs, actions, batch._replace(value_weight=np.zeros(24), policy_weight=np.zeros(24))
-    for gradient in gradients(inputs, family, clip_vloss=True, norm_adv=True):
-        assert_array_equal(gradient, np.zeros_like(gradient))

@@ -21,6 +21,7 @@ SPACES = {
     "choice": spaces.Discrete(5),
     "choice that does not start at 0": spaces.Discrete(4, start=3),
     "choices": spaces.MultiDiscrete([3, 2, 4]),
+    "choices that do not start at 0": spaces.MultiDiscrete([3, 2], start=[1, 4]),
     "grid of choices": spaces.MultiDiscrete(np.array([[3, 2], [4, 5]])),
     "dictionary": spaces.Dict({"b": spaces.Discrete(3), "a": spaces.Box(-1, 1, (2, 2), np.float64)}),
     "dictionary of dictionaries": spaces.Dict(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +82,13 @@ def results(run_dir: str | os.PathLike[str], view: str = "runs") -> DataFrame:
     return frame.join(settings[[key for key in settings if key not in frame]])
 
 
+def _as_arrays(obs: Any) -> Any:
+    """Observations with arrays in place of the lists and numbers in their dictionaries and tuples."""
+    if isinstance(obs, Mapping):
+        return {name: _as_arrays(part) for name, part in obs.items()}
+    return tuple(map(_as_arrays, obs)) if isinstance(obs, tuple) else np.asarray(obs)
+
+
 class Trained:
     """A trained policy with its normalisation of observations and its scaling of actions. Made by `load`."""
 
@@ -146,7 +153,7 @@ class Trained:
                 )
             return np.asarray(obs)
         try:
-            return np.asarray(space.flatten(obs))
+            return np.asarray(space.flatten(_as_arrays(obs)))
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise ConfigError(
                 f"observations are not arrays [N, ...] of the trained environment's, one as array[None]: {error!r}"

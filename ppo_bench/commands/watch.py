@@ -34,7 +34,7 @@ from ppo_bench.runs.results import (
 
 REFRESH_SECONDS = 1.0
 WIDE = 10_000  # width in columns if stdout is a pipe, so that no row is wrapped
-LONGEST_REMARK = 160  # the folder's error.txt has all of it
+LONGEST_REMARK = 160
 STATES = {"running": "green", "starting": "green", "stopped": "yellow", "failed": "red", "broken": "red", "done": "dim"}
 """The states of runs with their colours, in the order of the table."""
 

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
@@ -77,7 +78,8 @@ def config_error(error: BaseException, words: Sequence[str] = ()) -> ConfigError
         may_be_id = group == "env" and not nearest(choice, error.options or ())
         return ConfigError(f"{said}; for an id of the backend: env.id={choice}" if may_be_id else said)
     if isinstance(error, OSError) and not isinstance(error, HydraException):
-        is_config = str(error.filename).endswith(".yaml")
+        path = Path(str(error.filename))
+        is_config = path.suffix == ".yaml" and ".hydra" not in path.parts and path.name != "multirun.yaml"
         action, advice = (
             ("read", "") if is_config else ("write to", "; choose another folder by outputs= or hydra.run.dir=")
         )

@@ -74,7 +74,8 @@ class Config:
             )
         if self.devices_here > 1 and self.backend.in_graph and not self.backend.vmappable:
             raise ConfigError(
-                f"devices={self.devices_here}: backend={self.backend.name} has one pool a process; use backend=envpool"
+                f"devices={self.devices_here}: the environments of backend={self.backend.name} cannot be divided in one "
+                "process; use another backend, such as envpool"
             )
         if not elsewhere:
             self._require_devices()

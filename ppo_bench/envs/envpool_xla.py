@@ -66,6 +66,8 @@ class EnvPoolGraphEnv(GraphEnv):
         needs another program, since the earlier program would step freed memory. The new pool mostly gets the memory of
         the last one. Then the step function is the same object, and its programs need not be compiled again.
         """
+        if xp.__name__ != "jax.numpy":
+            raise ConfigError("backend=envpool_xla is stepped by JAX: use framework=jax_xla, or backend=envpool")
         import jax
         import jax.numpy as jnp
 

@@ -116,9 +116,9 @@ def _leaves(tree: Any, name: str = "") -> dict[str, Any]:
 
 def _flatten_function(space: Any, all_bytes: bool) -> FlattenFunction:
     if isinstance(space, spaces.Discrete):
-        return _one_hot(np.array([space.n]), int(space.start))
+        return _one_hot(np.array([space.n]), np.array([space.start]))
     if isinstance(space, spaces.MultiDiscrete):
-        return _one_hot(space.nvec.ravel(), 0)
+        return _one_hot(space.nvec.ravel(), space.start.ravel())
     scaled = isinstance(space, spaces.Box) and is_byte_space(space) and not all_bytes
     return (lambda x: _rows(x) * np.float32(1 / 255)) if scaled else _rows
 
@@ -127,8 +127,9 @@ def _rows(x: Any) -> Any:
     return x.reshape(x.shape[0], -1)
 
 
-def _one_hot(sizes: np.ndarray, first: int) -> FlattenFunction:
-    """A function from choices `[N, K]` to concatenated one-hot vectors `[N, sum(sizes)]`; values count from `first`."""
+def _one_hot(sizes: np.ndarray, starts: np.ndarray) -> FlattenFunction:
+    """A function from choices `[N, K]` to concatenated one-hot vectors `[N, sum(sizes)]`; values count from `starts`
+    `[K]`."""
     component = np.repeat(np.arange(len(sizes)), sizes)
-    choice = np.concatenate([np.arange(first, first + size) for size in sizes])
+    choice = np.concatenate([start + np.arange(size) for start, size in zip(starts, sizes, strict=True)])
     return lambda x: _rows(x)[:, component] == choice

@@ -13,6 +13,7 @@ from ppo_bench.commands.bench.worker import Measured
 from ppo_bench.common.columns import aligned
 from ppo_bench.common.files import SCHEMA_VERSION, make_folder, write_json
 from ppo_bench.common.values import file_name
+from ppo_bench.configuration.compose import key_of, of_hydra
 from ppo_bench.configuration.config import Config
 from ppo_bench.runs.provenance import provenance
 
@@ -56,9 +57,10 @@ def bench_file(config: Config, what: str, suffix: str) -> Path:
 
 
 def _about(configs: Sequence[Config]) -> dict[str, Any]:
-    """What all programs share: environment, device, overrides, hardware and versions."""
+    """What all programs share: environment, device, overrides without paths, hardware and versions."""
     first = configs[0]
-    shared = [word for word in first.overrides if all(word in other.overrides for other in configs)]
+    words = [word for word in first.overrides if key_of(word) != "outputs" and not of_hydra([word])]
+    shared = [word for word in words if all(word in other.overrides for other in configs)]
     names = {"env": first.task.name, "device": first.root.device}
     return {"schema_version": SCHEMA_VERSION} | names | {"overrides": shared} | provenance()
 

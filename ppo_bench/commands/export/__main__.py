@@ -1,6 +1,6 @@
 """`python -m ppo_bench.export RUN_DIR [--out DIR] [--onnx]`: a run as a folder for the Hugging Face Hub.
 
-README.md is the model card: returns, the command that trains the same, licence. model.safetensors are the arrays
+README.md is the model card: returns, the command that trains the same. model.safetensors are the arrays
 of the newest checkpoint in the layout that every framework loads, config.json is all that the run recorded of itself,
 replay.mp4 a video if the run has one, policy.onnx the policy if --onnx is given. Whoever downloads the folder plays it
 by `python -m ppo_bench.evaluate DIR` and trains it further by checkpoint.load=DIR.

@@ -82,7 +82,8 @@ def _scene_maker(config: Config) -> Callable[[], Scene]:
     env, backend, task = config.root.env, config.backend, config.task.with_num_envs(1)
     if backend.name == "pettingzoo":
         return functools.partial(_pettingzoo_scene, task)
-    if gymnasium_id := env.id or env.ids.get("gymnasium"):
+    own = ":" in (env.id or "") and backend.name != "gymnasium"  # a class or function of the user's
+    if not own and (gymnasium_id := env.id or env.ids.get("gymnasium")):
         named = replace(task, id=gymnasium_id)
         try:
             GymnasiumEnv(named, "sync").close()  # an error here has nothing to do with drawing

@@ -65,6 +65,8 @@ def load(overrides: Sequence[str]) -> Config:
     spec = SCRIPTS.get(script.stem)
     if spec is None:
         raise ConfigError(f"against={script.name}: it is not known here; there are {', '.join(SCRIPTS)}")
+    if spec.logs and "charts/learning_rate" not in script.read_text(encoding="utf-8"):
+        raise ConfigError(f"against={script}: it does not log charts/learning_rate, as CleanRL's scripts do")
     if config.ppo.mask_resets and not spec.masks_resets:
         raise ConfigError("ppo.mask_resets=true: this script learns from reset steps, too; leave it out")
     if not 1 <= root.iterations <= config.num_iterations:
@@ -80,11 +82,13 @@ def initial_state(config: Config) -> tuple[TrainingSpec, Arrays]:
 
 
 def arguments_of(script: Path, config: Config) -> list[str]:
-    """Words for the arguments of `script` that `config` determines."""
+    """Words for the arguments of `script` that `config` determines. Raises `ConfigError` if it declares none."""
     text = script.read_text(encoding="utf-8")
     fields = re.search(r"^class Args:\n(.*?)^\S", text, re.MULTILINE | re.DOTALL)
     parsed = [name.replace("-", "_") for name in re.findall(r"parser\.add_argument\(\"--([\w-]+)\"", text)]
     declared = re.findall(r"^    (\w+): ", fields[1], re.MULTILINE) if fields else parsed
+    if not declared:
+        raise ConfigError(f"against={script}: it has no `class Args`, as CleanRL's scripts have")
     words, values = [], _values(config) | {"vf_coef": config.ppo.vf_coef * SCRIPTS[script.stem].vf_coef}
     for name in declared:
         flag, value = name.replace("_", "-"), values.get(name)
