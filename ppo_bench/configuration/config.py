@@ -74,7 +74,7 @@ class Config:
             )
         if self.devices_here > 1 and self.backend.in_graph and not self.backend.vmappable:
             raise ConfigError(
-                f"devices={self.devices_here}: the environments of backend={self.backend.name} cannot be divided in one "
+                f"devices={self.devices_here}: environments of backend={self.backend.name} cannot be divided in one "
                 "process; use another backend, such as envpool"
             )
         if not elsewhere:
