@@ -99,11 +99,11 @@ def _train(composed: DictConfig, folders: list[Path]) -> int:
     config = job_config(composed)
     for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):  # until the training handles them itself
         signal.signal(number, signal.default_int_handler)
-    from ppo_bench.runs.train import train
-
     try:
+        from ppo_bench.runs.train import train
+
         folders += train(config, _STARTED_AT)
-    except ConfigError:
+    except (ConfigError, KeyboardInterrupt):
         folder = Path(HydraConfig.get().runtime.output_dir)
         if config.rank == 0 and not is_in_use(folder):
             remove_unstarted(folder, levels=3 if config.run_dir is None else 0)
