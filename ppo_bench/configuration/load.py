@@ -106,8 +106,10 @@ def job_config(job: DictConfig) -> Config:
 
 
 def source_path(hydra: Any, provider: str) -> str | None:
-    """The absolute path of a source of YAML files: of `provider` "command-line", which is `--config-dir`, or of "main",
-    which is `--config-path` or conf/. None if there is no such source."""
+    """The absolute path of a source of YAML files; None if there is no such source.
+
+    `provider` is "command-line" for `--config-dir`, and "main" for `--config-path` or conf/.
+    """
     return next((one.path for one in hydra.runtime.config_sources if one.provider == provider), None)
 
 

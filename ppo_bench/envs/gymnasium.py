@@ -132,7 +132,7 @@ def _info_numbers(info: dict[str, Any], name: str) -> np.ndarray:
 
 
 def _try_env(task: Task, render_mode: str | None) -> tuple[Any, bool]:
-    """One environment as it is trained. Its first reset shows whether it gives masks of legal choices.
+    """One environment as it is trained. Its first reset shows whether it has masks of legal choices.
 
     It is made in this process, where an error has a readable cause; worker processes hide it. Raises `ConfigError` if
     it cannot be made or reset, and `RunError` if it calls `sys.exit`.

@@ -103,9 +103,9 @@ def normalization_array_specs(observation_shape: tuple[int, ...]) -> tuple[Array
 def env_array_specs(spec: TrainingSpec) -> tuple[ArraySpec, ...]:
     """State of the environments between two iterations, `[N, ...]`.
 
-    The fields of `PolicyInput`, of which `obs` has the network's input layout; `done` is true if the next step only
-    resets the environment; `returns` and `lengths` are those of the current episode so far; `discounted_returns` serve
-    to normalise rewards.
+    They are the fields of `PolicyInput` and four more. `obs` has the network's input layout; `done` is true if the next
+    step only resets the environment; `returns` and `lengths` are those of the current episode so far;
+    `discounted_returns` serve to normalise rewards.
     """
     rows, raw = spec.num_envs, spec.env.observation_space.dtype
     fields: dict[str, tuple[tuple[int, ...], str, float]] = {

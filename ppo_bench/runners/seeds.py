@@ -1,4 +1,4 @@
-"""The interface of the outer loop to runners: lists of runs, of which most runners have one."""
+"""The interface of the outer loop to runners: lists of runs; most runners have one run."""
 
 from __future__ import annotations
 

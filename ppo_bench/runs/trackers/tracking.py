@@ -56,7 +56,7 @@ class Trackers:
         for name, tracker in trackers.items():
             try:
                 self._open[name] = tracker.open(folder, run)
-                (folder / name).mkdir(exist_ok=True)  # by which a finished run is known to be logged
+                (folder / name).mkdir(exist_ok=True)  # it says that a finished run has been logged
             except Exception as error:
                 _warn(name, error)
         self.log(read_rows(folder / "metrics.jsonl"), read_rows(folder / "episodes.jsonl"))
