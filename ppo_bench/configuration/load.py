@@ -6,6 +6,7 @@ YAML files under conf/ hold every value and its explanation; schemas hold the ty
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -122,11 +123,17 @@ def recorded_config(recorded: Mapping[str, Any], changes: Mapping[str, Any]) -> 
         raise ConfigError("it was trained against opponents from its past, which this version lacks")
     own = {key: value for key, value in {**recorded, **changes}.items() if key not in RETIRED} | {"tracker": {}}
     own |= _by_todays_names(own)
-    values = values_of(compose_root("config", []))
+    values = dict(_defaults())
     for key, value in own.items():
         has_newer_keys = isinstance(value, Mapping) and key not in MEMBERS
         values[key] = {**(values.get(key) or {}), **value} if has_newer_keys else value
     return _checked(values, RootSchema)
+
+
+@functools.cache
+def _defaults() -> dict[str, Any]:
+    """The values of conf/config.yaml without overrides."""
+    return values_of(compose_root("config", []))
 
 
 def _by_todays_names(own: Mapping[str, Any]) -> dict[str, Any]:
@@ -158,19 +165,19 @@ def to_schema(values: Mapping[str, Any], cls: type) -> Any:
 
 def _checked(values: Mapping[str, Any], cls: type, overrides: tuple[str, ...] = ()) -> Config:
     """The checked configuration with these values of the keys of `cls`; `overrides` are the words that gave them."""
-    root: RootSchema = to_schema(values, cls)
     try:
         typed: Any = OmegaConf.merge(OmegaConf.structured(cls), schemas_of(values), values)
-        typed.outputs = root.outputs = os.path.expanduser(root.outputs)
-        typed.checkpoint.load = root.checkpoint.load = root.checkpoint.load and os.path.expanduser(root.checkpoint.load)
-        root.ppo, root.tuning = OmegaConf.to_object(typed.ppo), OmegaConf.to_object(typed.tuning)
-        root.env.atari = typed.env.atari and OmegaConf.to_object(typed.env.atari)
+        typed.outputs = os.path.expanduser(typed.outputs)
+        typed.checkpoint.load = typed.checkpoint.load and os.path.expanduser(typed.checkpoint.load)
         trackers = {name: _choice(f"tracker.{name}", node) for name, node in typed.tracker.items()}
         made = {key: _choice(key, typed[key]) for key in MEMBERS if key != "tracker"}
+        resolved: Any = OmegaConf.to_container(typed)
+        parts = {"resolved": resolved, "trained": trained(typed), "overrides": overrides}
+        for key in MEMBERS:  # these are `made`
+            typed[key] = {} if key == "tracker" else None
+        root: Any = OmegaConf.to_object(typed)
     except (HydraException, OmegaConfBaseException) as error:
         raise config_error(error) from error
-    resolved: Any = OmegaConf.to_container(typed)
-    parts = {"resolved": resolved, "trained": trained(typed), "overrides": overrides}
     config = Config(root, root.ppo, tuning=root.tuning, trackers=trackers, **made, **parts)
     check_values(config)
     config.task  # noqa: B018 (raises if the backend has no such environment)

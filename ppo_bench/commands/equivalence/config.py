@@ -43,7 +43,7 @@ def require_no_run(config: Config, overrides: list[str]) -> None:
         ("checkpoint.load", root.checkpoint.load is not None, "every comparison begins at the seed's initial weights"),
         (f"num_seeds={root.num_seeds}", root.num_seeds > 1, "compare one seed after the other"),
         ("grid", bool(root.grid), "compare one set of hyperparameters after the other"),
-        ("tracker", bool(root.tracker), leaves_no_run),
+        ("tracker", bool(config.trackers), leaves_no_run),
         ("video.every_episodes", bool(root.video.every_episodes), leaves_no_run),
         ("evaluation.every_iterations", bool(root.evaluation.every_iterations), leaves_no_run),
         ("rerun", root.rerun, leaves_no_run),
