@@ -52,9 +52,8 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Threads that wait leave the CPU to others. Files start in order of their names, since else the documentation's longest
-# page starts last, alone.
-PYTEST := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --durations=10
+# Threads that wait leave the CPU to others.
+PYTEST := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -q -n 2 --dist loadfile --durations=10
 
 # Lint takes what the tests leave of two cores; if it fails, what it says comes after theirs.
 test: setup memory-gym gymnax
@@ -63,10 +62,11 @@ test: setup memory-gym gymnax
 	wait $$lint || { cat .venv/lint.txt; exit 1; }; exit $$tests
 
 # Long trainings and compilations, kills, browsers, documents, and what depends on the machine.
+# Files start in order of their names, since else the documentation's longest page starts last, alone.
 test-slow: setup-procgen memory-gym gymnax
 	tests/browser/install.sh
 	command -v faketime > /dev/null || launch/apt_install.sh "make test-slow makes the clock jump" faketime
-	$(PYTEST) -m slow
+	$(PYTEST) --no-loadscope-reorder -m slow
 
 # The tests of tests/slurm, which mostly wait. Each of two processes starts a SLURM of its own; needs root once, to
 # install it.

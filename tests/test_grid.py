@@ -61,15 +61,14 @@ def test_each_run_learns_what_it_learns_alone(words: list[str], names: Iterable[
         state, measured = together.iterate(state)
         rows.append(measured)
     ends = together.export(state)
-    for k, hyperparameters in enumerate(own[:2]):
-        alone = ProgramRunner(replace(spec, ppo=replace(spec.ppo, **hyperparameters)), env, 1)  # type: ignore[arg-type]
-        one = alone.init(3)
-        for row in rows:
-            one, metrics, episodes = alone.iterate(one)
-            np.testing.assert_allclose([*row[k][0].values()], [*metrics.values()], rtol=1e-7, atol=1e-10)
-            assert row[k][1] == episodes
-        for name, array in alone.export(one).items():
-            np.testing.assert_allclose(ends[k][name], array, rtol=1e-7, atol=1e-10, err_msg=name)
+    alone = ProgramRunner(replace(spec, ppo=replace(spec.ppo, **own[1])), env, 1)  # type: ignore[arg-type]
+    one = alone.init(3)
+    for row in rows:
+        one, metrics, episodes = alone.iterate(one)
+        np.testing.assert_allclose([*row[1][0].values()], [*metrics.values()], rtol=1e-7, atol=1e-10)
+        assert row[1][1] == episodes
+    for name, array in alone.export(one).items():
+        np.testing.assert_allclose(ends[1][name], array, rtol=1e-7, atol=1e-10, err_msg=name)
     weights = [arrays["params.actor.0.weight"] for arrays in ends]
     # Each of them has an effect of its own.
     assert all(np.abs(one - other).max() > 1e-6 for one, other in itertools.combinations(weights, 2))

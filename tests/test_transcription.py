@@ -114,7 +114,7 @@ CASES = {
     "memory": Case("AveragingMlp", reference=Averaging),
     "lstm": Case("lstm", actions=FORCES, overrides=("ppo.num_minibatches=2",)),
     "lstm, as CleanRL": Case("lstm", overrides=(*CLEANRL, "ppo.num_minibatches=2")),
-    "gru": Case("gru", overrides=("ppo.num_minibatches=2",)),
+    "gru": Case("gru", actions=CHOICES, overrides=("ppo.num_minibatches=2",)),
     "lstm_cnn": Case("lstm_cnn", FRAMES, CHOICES),
     "rnd": Case(algorithm="rnd", overrides=RND),
     "rnd, as CleanRL": Case(algorithm="rnd", overrides=(*RND, *CLEANRL)),
@@ -139,7 +139,16 @@ CASES = {
 }
 COMBINED = ["limits are ends", "resets are learnt", "as CleanRL", "lstm, as CleanRL", "unclipped gradients"]
 COMBINED += ["bools", "nature_cnn, forces", "unclipped values", "raw advantages", "rules, resets are learnt"]
-COMBINED += ["rnd, as CleanRL", "rectifiers", "normalised", "switches"]
+COMBINED += [
+    "rnd, as CleanRL",
+    "rectifiers",
+    "normalised",
+    "switches",
+    "one choice",
+    "three choices",
+    "forces",
+    "bytes",
+]
 EAGER = [name for name in CASES if name.startswith("auto") or name in COMBINED]
 """Those of which others execute every part: in PyTorch, operation by operation, alone."""
 COMPILED = ["normalized", "rules", "lstm_cnn", "trxl", "rnd"]
