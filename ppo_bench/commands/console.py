@@ -1,6 +1,6 @@
 """`ppo-bench COMMAND ...`: every command by one name; `ppo-bench env=...` trains.
 
-`eval "$(ppo-bench -sc install=bash)"` completes commands, groups and their choices in bash.
+`eval "$(ppo-bench -sc install=bash)"` completes groups and their choices in bash.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ COMMANDS = {
     "export": ("ppo_bench.commands.export.__main__", "a run as a folder for the Hugging Face Hub"),
 }
 """Name of a command: the module with its `main`, and its line of help."""
-OF_OVERRIDES = ("train", "sweep", "bench", "equivalence", "check")
-"""Commands that take overrides. Other commands take paths, which bash completes itself."""
 
 
 def main(arguments: list[str]) -> int:
@@ -44,7 +42,11 @@ def main(arguments: list[str]) -> int:
         print(f"ppo_bench {version('ppo-bench')}")
         return 0
     if name in ("-sc", "--shell-completion"):
-        return _complete(rest)
+        from ppo_bench.__main__ import application
+
+        typed = os.environ.get("COMP_LINE", "").split(" ")
+        os.environ["COMP_LINE"] = " ".join(word for word in typed if word not in COMMANDS)  # Hydra knows none
+        return application(arguments, program="ppo-bench")
     if name not in COMMANDS:
         if "=" in name or name.startswith(("-", "~")):
             return _of("train", arguments)
@@ -58,22 +60,6 @@ def _of(name: str, arguments: list[str]) -> int:
     command = importlib.import_module(COMMANDS[name][0])
     code: int = command.main(["-m", *arguments] if name == "sweep" else arguments)
     return code
-
-
-def _complete(words: list[str]) -> int:
-    """Complete the names of commands in the first word, and overrides through Hydra after it."""
-    from ppo_bench.__main__ import application
-
-    line = os.environ.get("COMP_LINE", "")
-    program, _, rest = line.lstrip().partition(" ")
-    first, more, typed = rest.partition(" ")
-    named = [name for name in COMMANDS if name.startswith(first)]
-    if words == ["query=bash"] and named and not (more and first in OF_OVERRIDES):
-        print("" if more else " ".join(named))
-        return 0
-    if first in COMMANDS:  # Hydra knows no commands
-        os.environ["COMP_LINE"] = f"{program} {typed}"
-    return application(["-sc", *words], program="ppo-bench")
 
 
 def console() -> None:
