@@ -22,7 +22,7 @@ from ppo_bench.common.files import make_folder, read_json, write_safely
 from ppo_bench.common.values import file_name
 from ppo_bench.configuration.compose import key_of
 from ppo_bench.configuration.config import Config
-from ppo_bench.configuration.load import load_config, recorded_config
+from ppo_bench.configuration.load import recorded_config
 from ppo_bench.envs.host import to_vector_env
 from ppo_bench.envs.make import make_env
 from ppo_bench.runners import checkpoint
@@ -31,7 +31,7 @@ from ppo_bench.runs.run_config import read_run
 README, VIDEO, POLICY = "README.md", "replay.mp4", "policy.onnx"
 OWN_TO_THE_MACHINE = (
     *("name", "outputs", "rerun", "tracker", "video", "hydra"),
-    *("checkpoint.load", "checkpoint.fine_tune", "framework.compile_cache"),
+    *("checkpoint.load", "framework.compile_cache"),
 )
 """Keys, with all keys below them, of overrides that say where a run is kept and shown, or what it began with."""
 
@@ -73,17 +73,16 @@ def export(
 
     `run` is what the run recorded of itself; `checkpoint_name` is the folder of the checkpoint `saved`.
     """
-    config, public = recorded_config(run["config"], {}), _public(run["config"])
-    words = _portable_overrides(run["overrides"], recorded_config(public, {}).identity)
+    config, words = recorded_config(run["config"], {}), _portable_overrides(run)
     # First, so that an export that was interrupted is known as one, and written again.
-    checkpoint.write_exported(folder, run | {"overrides": words or [], "config": public}, saved)
+    checkpoint.write_exported(folder, run | {"overrides": words, "config": _public(run["config"])}, saved)
     video = _newest_video(run_folder, checkpoint_name)
     if video:
         shutil.copyfile(video, folder / VIDEO)
     else:
         (folder / VIDEO).unlink(missing_ok=True)
     returns = _returns(run_folder, checkpoint_name, saved)
-    text = card(run, config, saved.loop, words, returns, VIDEO if video else None)
+    text = card(config, saved.loop["global_step"], words, returns, VIDEO if video else None)
     write_safely(folder / README, text.encode())
 
 
@@ -110,17 +109,11 @@ def _public(config: dict[str, Any]) -> dict[str, Any]:
     return public
 
 
-def _portable_overrides(overrides: list[str], identity: dict[str, Any]) -> list[str] | None:
-    """The part of a run's `overrides` that another machine can use; None if it does not compose to `identity`.
-
-    That is so if the configuration has files of the user's.
-    """
+def _portable_overrides(run: dict[str, Any]) -> list[str]:
+    """The overrides of a run without those of its machine; `RUN_DIR` stands for a checkpoint that it began with."""
     own = tuple(f"{key}." for key in OWN_TO_THE_MACHINE)
-    words = [word for word in overrides if not f"{key_of(word)}.".startswith(own)]
-    try:
-        return words if load_config(words).identity == identity else None
-    except ConfigError:
-        return None
+    words = [word for word in run["overrides"] if not f"{key_of(word)}.".startswith(own)]
+    return [*words, *(["checkpoint.load=RUN_DIR"] if run["config"]["checkpoint"].get("load") else [])]
 
 
 def _newest_video(run_folder: Path, checkpoint_name: str) -> Path | None:
