@@ -158,7 +158,7 @@ def test_another_network_than_the_script_s_is_one_line(capfd: pytest.CaptureFixt
             [f"against={ROOT}/tests/conftest.py"],
             "against=conftest.py: it is not known here; there are ppo",
         ),
-        ([f"against={SCRIPT}", "tracker=tensorboard"], "tracker has no meaning here: a comparison leaves no run"),
+        ([f"against={SCRIPT}", "num_seeds=2"], "num_seeds=2 has no meaning here: compare one seed after the other"),
     ],
 )
 def test_wrong_input_is_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -147,11 +147,11 @@ def test_games_are_drawn(words: list[str], shape: tuple[int, int] | None, tmp_pa
     scene = open_scene(load_config(words))
     with open_mp4(tmp_path / "game.mp4", scene.fps) as add:
         policy_input = scene.env.reset([1, 1])
-        add(scene.draw(policy_input.obs))
+        add(scene.draw())
         for _ in range(20):
             action_mask = policy_input.action_mask if policy_input.action_mask is not None else np.ones((2, 6), bool)
             policy_input = scene.env.step(action_mask.argmax(1)).policy_input
-            add(scene.draw(policy_input.obs))
+            add(scene.draw())
         scene.env.close()
     frames = frames_of(tmp_path / "game.mp4")
     assert len(frames) == 21

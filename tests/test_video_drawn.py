@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
 
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.gymnasium import GymnasiumEnv
 from ppo_bench.envs.random_play import random_actions
 from ppo_bench.runs.video.record_video import open_mp4
-from ppo_bench.runs.video.scene import COLOURS, Scene, draw_off_screen, open_scene
+from ppo_bench.runs.video.scene import Scene, draw_off_screen, open_scene
 from tests.videos import frames_of
 
 pytestmark = pytest.mark.slow
@@ -26,10 +25,10 @@ def drawn(overrides: str, path: Path, steps: int = 12) -> tuple[list[np.ndarray]
     rng = np.random.default_rng(0)
     with open_mp4(path, scene.fps) as add:
         seen = [np.array(scene.env.reset([3]).obs)]
-        add(scene.draw(seen[0]))
+        add(scene.draw())
         for _ in range(steps):
             seen.append(np.array(scene.env.step(random_actions(scene.env, rng)).obs))
-            add(scene.draw(seen[-1]))
+            add(scene.draw())
     scene.env.close()
     return seen, frames_of(path), scene
 
@@ -62,16 +61,3 @@ def test_environments_are_drawn_by_gymnasium_or_else_by_envpool(
     assert scene.fps == fps
     assert frames[0].std() > 5
     assert (frames[-1] != frames[0]).any()
-
-
-def test_minatar_shows_its_objects_in_their_colours(tmp_path: Path) -> None:
-    """Three rows of bricks (the fourth kind of object) from the second row on, the paddle (the first) in the last."""
-    _, frames, _ = drawn("env=minatar_breakout", tmp_path / "video.mp4")
-    assert frames.shape == (13, 250, 250, 3)
-    middles = frames[0, 12::25, 12::25].astype(int)
-    expected = np.zeros((10, 10, 3), int)
-    expected[1:4] = COLOURS[4]
-    assert_allclose(middles[1:4], expected[1:4], atol=12)
-    paddle = np.abs(middles[9] - COLOURS[1]).max(-1) < 12
-    assert paddle.sum() == 1
-    assert_allclose(middles[9][~paddle], 0, atol=12)

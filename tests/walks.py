@@ -78,12 +78,6 @@ class TheFirstPushesTheLast(Walk):
         return step._replace(obs=self.obs())
 
 
-class IsTruncatedAtAnyTime(Walk):
-    def step(self, actions: np.ndarray) -> EnvStep:
-        step = super().step(actions)
-        return step._replace(terminated=np.zeros_like(step.terminated), truncated=step.episode_over)
-
-
 class ObservationsAreNan(Walk):
     def step(self, actions: np.ndarray) -> EnvStep:
         step = super().step(actions)

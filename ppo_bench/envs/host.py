@@ -1,4 +1,4 @@
-"""Conversion of any environments to a `VectorEnv`. JAX and PyTorch are imported only if the environments need them."""
+"""Conversion of any environments to a `VectorEnv`, and a wrapper of it. JAX and PyTorch are imported where needed."""
 
 from __future__ import annotations
 
@@ -18,6 +18,34 @@ def to_vector_env(env: VectorEnv | GraphEnv) -> VectorEnv:
     if env.same_step:
         return TensorVectorEnv(env)
     return NumpyVectorEnv(env) if env.portable else JaxVectorEnv(env)
+
+
+class VectorEnvWrapper:
+    """A `VectorEnv` that does what another one does, except for what a subclass changes."""
+
+    num_envs: int
+    masks_actions: bool
+    observation_space: Any
+    action_space: Any
+
+    def __init__(self, env: VectorEnv) -> None:
+        self._env = env
+
+    def __getattr__(self, name: str) -> Any:
+        """All other attributes of the environments."""
+        return getattr(self._env, name)
+
+    def reset(self, seeds: Sequence[int]) -> PolicyInput:
+        """See `VectorEnv.reset`."""
+        return self._env.reset(seeds)
+
+    def step(self, actions: np.ndarray) -> EnvStep:
+        """See `VectorEnv.step`."""
+        return self._env.step(actions)
+
+    def close(self) -> None:
+        """See `VectorEnv.close`."""
+        self._env.close()
 
 
 class NumpyVectorEnv:

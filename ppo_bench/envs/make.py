@@ -11,6 +11,7 @@ from gymnasium import spaces
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import Backend, EnvStep, GraphEnv, PolicyInput, ResetResult, StepFunction, Task, VectorEnv
+from ppo_bench.envs.host import VectorEnvWrapper
 from ppo_bench.mathematics.arrays import Array
 
 
@@ -36,16 +37,12 @@ def select_observations(env: Any, task: Task) -> Any:
     return selected(env, spaces.Box(space.low[chosen], space.high[chosen], dtype=space.dtype), chosen)
 
 
-class _SelectedVectorEnv:
+class _SelectedVectorEnv(VectorEnvWrapper):
     """A `VectorEnv` with some components of the observations of another one."""
 
     def __init__(self, env: VectorEnv, space: Any, components: list[int]) -> None:
-        self._env, self._components = env, np.array(components)
-        self.observation_space = space
-
-    def __getattr__(self, name: str) -> Any:
-        """All other attributes of the environments."""
-        return getattr(self._env, name)
+        super().__init__(env)
+        self._components, self.observation_space = np.array(components), space
 
     def reset(self, seeds: Sequence[int]) -> PolicyInput:
         """See `VectorEnv.reset`."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ppo_bench.envs.base import EnvStep, PolicyInput, VectorEnv
+from ppo_bench.envs.host import VectorEnvWrapper
 from ppo_bench.mathematics.shards import SINGLE_SHARD, Shard
 
 
@@ -25,21 +26,13 @@ def concatenate_steps(parts: Sequence[EnvStep]) -> EnvStep:
     return EnvStep(*fields)
 
 
-class RecordingEnv:
-    """A `VectorEnv` that wraps another one and records its steps and actions."""
+class RecordingEnv(VectorEnvWrapper):
+    """A wrapper that records steps and actions."""
 
     def __init__(self, env: VectorEnv) -> None:
-        self._env = env
-        self.num_envs = env.num_envs
-        self.observation_space: Any = env.observation_space
-        self.action_space: Any = env.action_space
-        self.masks_actions = env.masks_actions
+        super().__init__(env)
         self._steps: list[EnvStep] = []
         self._actions: list[np.ndarray] = []
-
-    def reset(self, seeds: Sequence[int]) -> PolicyInput:
-        """See `VectorEnv.reset`."""
-        return self._env.reset(seeds)
 
     def step(self, actions: np.ndarray) -> EnvStep:
         """See `VectorEnv.step`."""
@@ -53,10 +46,6 @@ class RecordingEnv:
         recording = Recording(EnvStep.stack(self._steps), np.stack(self._actions))
         self._steps, self._actions = [], []
         return recording
-
-    def close(self) -> None:
-        """Close the wrapped environments."""
-        self._env.close()
 
 
 class ReplayEnv:

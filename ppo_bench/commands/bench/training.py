@@ -6,14 +6,15 @@ import dataclasses
 import shutil
 import tempfile
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ppo_bench.configuration.config import Config
-from ppo_bench.envs.base import EnvStep, GraphEnv, PolicyInput, VectorEnv
+from ppo_bench.envs.base import EnvStep, GraphEnv, VectorEnv
+from ppo_bench.envs.host import VectorEnvWrapper
 from ppo_bench.envs.make import make_env
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.runners.base import Runner
@@ -38,21 +39,13 @@ class StartUp(NamedTuple):
     """Peak memory of the framework on the GPU; None without one."""
 
 
-class TimedEnv:
-    """A `VectorEnv` that adds up the duration of its steps, and records the time at which the last step ended."""
+class TimedEnv(VectorEnvWrapper):
+    """A wrapper that adds up the duration of steps, and records the time at which the last one ended."""
 
     def __init__(self, env: VectorEnv) -> None:
-        self._env = env
-        self.num_envs = env.num_envs
-        self.observation_space: Any = env.observation_space
-        self.action_space: Any = env.action_space
-        self.masks_actions = env.masks_actions
+        super().__init__(env)
         self.stepping_seconds = 0.0
         self.last_ended = 0.0
-
-    def reset(self, seeds: Sequence[int]) -> PolicyInput:
-        """See `VectorEnv.reset`."""
-        return self._env.reset(seeds)
 
     def step(self, actions: np.ndarray) -> EnvStep:
         """See `VectorEnv.step`."""
@@ -61,10 +54,6 @@ class TimedEnv:
         self.last_ended = time.perf_counter()
         self.stepping_seconds += self.last_ended - started
         return step
-
-    def close(self) -> None:
-        """See `VectorEnv.close`."""
-        self._env.close()
 
 
 class Training:

@@ -23,7 +23,7 @@ def record_video(scene: Scene, player: Player, seed: int, path: Path) -> dict[st
 
         def add_picture(obs: np.ndarray) -> None:
             nonlocal frames
-            add(scene.draw(obs))
+            add(scene.draw())
             frames += 1
 
         (episode,) = play(scene.env, player, 1, seed, watch=add_picture)
