@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ppo_bench.commands import doctor
-from ppo_bench.commands.doctor import Answer, Row, main, shown
+from ppo_bench.commands.doctor import Answer, main, shown
 from ppo_bench.common.cli import exit_code
 from ppo_bench.tuning import machine
 from tests.training import ENVIRONMENT
@@ -45,13 +45,8 @@ class Machine:
         ended = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
         assert ended.stderr == ""
         table, self.summary = ended.stdout.split("\n\n")
-        assert max(map(len, table.splitlines())) <= 80
-        rows: dict[str, str] = {}
-        for line in table.splitlines():
-            if name := line[: doctor.NAME_WIDTH].strip():
-                rows[name] = ""
-            rows[name or list(rows)[-1]] += f"{line[doctor.NAME_WIDTH :].strip()} "
-        return ended.returncode, {name: " ".join(said.split()) for name, said in rows.items()}
+        lines = [line[4:] for line in table.replace("\n    fix:", " fix:").splitlines()]
+        return ended.returncode, dict(line.split(": ", 1) for line in lines)
 
 
 @pytest.fixture(scope="module")
@@ -177,16 +172,16 @@ def test_older_versions_programs_on_path_and_the_cores_of_the_process_are_seen(t
 @pytest.mark.parametrize(
     ("package", "answer", "said"),
     [
-        ("torch", Answer(["13.0", ["NVIDIA H100"]], ""), "NVIDIA H100 ok"),
+        ("torch", Answer(["13.0", ["NVIDIA H100"]], ""), "NVIDIA H100"),
         ("torch", Answer([None, []], ""), "torch is a CPU build, for which there is no GPU fix: pip install"),
         ("torch", Answer(["13.0", []], ""), "torch, built for CUDA 13.0, sees no GPU fix: apt install nvidia-driver"),
         ("jax", Answer([None, []], ""), "JAX does not see the GPU of this machine fix: pip install 'ppo-bench[jax-"),
-        ("jax", Answer([None, ["NVIDIA H100"]], ""), "NVIDIA H100 ok"),
+        ("jax", Answer([None, ["NVIDIA H100"]], ""), "NVIDIA H100"),
     ],
 )
 def test_a_gpu_that_is_there_is_seen_or_has_a_fix(package: str, answer: Answer, said: str) -> None:
     row = doctor._cuda("CUDA", package, answer, gpu=True)
-    assert " ".join(" ".join(shown(row)).split()).startswith(f"CUDA {said}")
+    assert " ".join(" ".join(shown(row)).split()).partition(": ")[2].startswith(said)
 
 
 def test_a_gpu_that_pytorch_does_not_see_stops_the_default_run(
@@ -204,12 +199,6 @@ def test_a_probe_without_an_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(doctor, "PROBE_SECONDS", 0.2)
     monkeypatch.setitem(doctor.PROBES, "torch", "import time; time.sleep(60)")
     assert doctor.ask("torch") == Answer(None, "no answer within 0 seconds")
-
-
-def test_rows_that_are_long_are_wrapped() -> None:
-    lines = shown(Row("name", " ".join(["word-with-hyphens"] * 9), "pip install it"))
-    assert max(map(len, lines)) <= 80
-    assert lines[-1].strip() == "fix: pip install it"
 
 
 def test_wrong_words_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,6 @@ import os
 import shutil
 import subprocess
 import sys
-import textwrap
 from collections.abc import Iterator
 from importlib import metadata
 from typing import Any, NamedTuple
@@ -35,7 +34,6 @@ PROBES = {
 }
 """Programs by the package that they ask: each prints its answer as JSON in its last line."""
 PROBE_SECONDS = 120.0
-WIDTH, NAME_WIDTH = 80, 16
 
 
 class Row(NamedTuple):
@@ -78,12 +76,8 @@ def examine() -> Iterator[Row]:
 
 
 def shown(row: Row) -> list[str]:
-    """The lines of a row, at most 80 columns: what was found and `ok`, or below it the command that fixes it."""
-    found = textwrap.wrap(row.found, WIDTH - NAME_WIDTH - 4, break_on_hyphens=False)
-    lines = [f"{name:<{NAME_WIDTH}} {part}" for name, part in zip([row.name, *[""] * len(found)], found, strict=False)]
-    if row.fix:
-        return [*lines, f"{'':<{NAME_WIDTH}} fix: {row.fix}"]
-    return [f"{lines[0]:<{WIDTH - 3}} ok", *lines[1:]]
+    """The lines of a row: whether it is ok, what was found, and below it the command that fixes it."""
+    return [f"no  {row.name}: {row.found}", f"    fix: {row.fix}"] if row.fix else [f"ok  {row.name}: {row.found}"]
 
 
 def ask(package: str) -> Answer:

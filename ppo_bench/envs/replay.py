@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ppo_bench.envs.base import EnvStep, PolicyInput, VectorEnv
 from ppo_bench.envs.host import VectorEnvWrapper
 from ppo_bench.mathematics.shards import SINGLE_SHARD, Shard
-
-
-class Recording(NamedTuple):
-    """The steps of one iteration and the actions that led to them, `[T, N, ...]` each."""
-
-    steps: EnvStep
-    actions: np.ndarray
 
 
 def concatenate_steps(parts: Sequence[EnvStep]) -> EnvStep:
@@ -41,9 +34,9 @@ class RecordingEnv(VectorEnvWrapper):
         self._actions.append(np.array(actions))
         return step
 
-    def take(self) -> Recording:
-        """The recording since the last call, which is then cleared."""
-        recording = Recording(EnvStep.stack(self._steps), np.stack(self._actions))
+    def take(self) -> tuple[EnvStep, np.ndarray]:
+        """The steps since the last call and the actions that led to them, `[T, N, ...]` each; both are then cleared."""
+        recording = EnvStep.stack(self._steps), np.stack(self._actions)
         self._steps, self._actions = [], []
         return recording
 

@@ -99,8 +99,8 @@ def _serve(config: Config, follows: bool) -> Generator[IterationOutcome | None, 
             else:
                 before = runner.export(state)
                 state, metrics, _ = runner.iterate(state)
-                recording = env.take()
-                outcome = IterationOutcome(recording.actions, before, runner.export(state), metrics, recording.steps)
+                steps, actions = env.take()
+                outcome = IterationOutcome(actions, before, runner.export(state), metrics, steps)
                 iteration += 1
                 if iteration % root.checkpoint.every_iterations == 0:  # as in training
                     state = runner.restart_envs(state)
