@@ -57,10 +57,6 @@ def test_a_reward_that_is_no_number_fails_its_run_alone(spec: TrainingSpec) -> N
     with pytest.raises(FailedRuns) as caught:
         collect_reports(spec, [0.5, 0.5], iteration(spec, rewards), EpisodeTotals(np.zeros(4), np.zeros(4, np.int64)))
     assert caught.value.reasons == {1: "environment 1 gave a reward of inf, which is not finite"}
-    rewards[0] = [[1, 1], [1, 1e25], [1, 1]]
-    with pytest.raises(FailedRuns) as both:
-        collect_reports(spec, [0.5, 0.5], iteration(spec, rewards), EpisodeTotals(np.zeros(4), np.zeros(4, np.int64)))
-    assert both.value.reasons[0].startswith("environment 1 gave a reward of 1e+25, which is too large to be squared")
     elsewhere = pickle.loads(pickle.dumps(caught.value))  # a process of several reports it to the first
     assert (str(elsewhere), elsewhere.reasons) == (str(caught.value), caught.value.reasons)
 

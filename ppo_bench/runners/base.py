@@ -13,12 +13,10 @@ from ppo_bench.algorithms.base import Hyperparameters
 from ppo_bench.algorithms.ppo import Ppo
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import GraphEnv, VectorEnv
-from ppo_bench.envs.float_range import FLOAT32_MAX, SQUARE_MAX
 from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import Arrays, Tree
 from ppo_bench.mathematics.distributions import ActionBounds, action_bounds
 from ppo_bench.mathematics.normalize import AllReduceMoments, single_device_moments
-from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.mathematics.shards import SINGLE_SHARD, ProcessGroup, Shard
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.network import NetworkOutputs, NetworkSpec
@@ -67,12 +65,6 @@ class TrainingSpec:
                 "ppo.norm_obs=true is for observations of floats; the network scales those of bytes: use false"
             )
         self._require_equal_minibatches()
-
-    @property
-    def max_reward(self) -> float:
-        """Largest reward that can be learnt from: the critic's loss squares it, unless rewards are normalised."""
-        squares = PRECISIONS[self.precision].parameters == "float32" and not self.ppo.norm_reward
-        return SQUARE_MAX if squares else FLOAT32_MAX
 
     def _require_equal_minibatches(self) -> None:
         """Raise `ConfigError` unless every shard contributes equally many samples to each minibatch."""

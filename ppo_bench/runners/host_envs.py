@@ -57,7 +57,6 @@ class HostEnvs:
         self._first_choices = np.cumsum([0, *spec.network.actions.choices[:-1]])
         self._floats = space.dtype is not None and space.dtype.kind == "f"
         self._action_bounds = spec.action_bounds
-        self._max_reward = spec.max_reward
 
     # --- Between rollouts ---------------------------------------------------------------------------------------------
 
@@ -154,9 +153,8 @@ class HostEnvs:
     def end_rollout(self, state: Arrays, rollout: Arrays) -> tuple[Arrays, EnvRollout]:
         """State after a rollout, and its result."""
         rewards, raw_rewards, value_mask = rollout["rewards"], rollout["raw_rewards"], ~rollout["done"][:-1]
-        for values, limit in ((raw_rewards, FLOAT32_MAX), (rewards, self._max_reward)):
-            if not is_in_range(values, limit):
-                raise out_of_range("a reward", values.T, self._first, limit)
+        if not is_in_range(raw_rewards):
+            raise out_of_range("a reward", raw_rewards.T, self._first)
         if self._ppo.norm_reward:
             rewards = self._normalize_rewards(state, rewards, value_mask)
         totals = EpisodeTotals(state["envs.returns"], state["envs.lengths"])

@@ -147,8 +147,8 @@ class TorchEnvs:
         # One copy to the host.
         raw_rewards, *ends = torch.stack([rewards[:, 1], flags["episode_over"], flags["value_mask"]]).cpu().numpy()
         over, value_mask = (array.astype(bool) for array in ends)
-        if not is_in_range(raw_rewards, self._spec.max_reward):
-            raise out_of_range("a reward", raw_rewards.T, self._spec.first_env, self._spec.max_reward)
+        if not is_in_range(raw_rewards):
+            raise out_of_range("a reward", raw_rewards.T, self._spec.first_env)
         state.totals, episodes = accumulate_episodes(state.totals, raw_rewards, over, value_mask)
         # A copy, since `rewards` can be a tensor of inference mode, which no gradient can be taken through.
         learnt_from = {"rewards": rewards[:, 0].clone(), **flags}
