@@ -101,39 +101,12 @@ HIDDEN: dict[str, tuple[Callable[[Machine], None], dict[str, str], int]] = {
         },
         0,
     ),
-    "a jax that fails": (
-        replaced("jax", "raise RuntimeError('no backend')"),
-        {"CUDA in JAX": "jax: RuntimeError: no backend fix: pip install --force-reinstall 'ppo-bench[jax]'"},
-        0,
-    ),
     "EnvPool": (of_packages("envpool"), {"envpool": "no envpool fix: pip install 'ppo-bench[envpool]'"}, 0),
-    "ale-py": (
-        of_packages("ale_py"),
-        {
-            "atari": "no ale-py fix: pip install 'ppo-bench[atari]'",
-            "pettingzoo": "no ale-py fix: pip install 'ppo-bench[pettingzoo]'",
-        },
-        0,
-    ),
-    "pygame": (
-        of_packages("pygame_ce"),
-        {
-            "pettingzoo": "no pygame-ce fix: pip install 'ppo-bench[pettingzoo]'",
-            "video": "no pygame-ce fix: pip install 'ppo-bench[video]'",
-        },
-        0,
-    ),
     "programs": (no_path, {"C++ compiler": "no g++ on PATH fix: apt install g++"}, 0),
 }
 
 
-TOGETHER = (
-    ("torch",),
-    ("a torch that crashes", "a jax that fails"),
-    ("hydra",),
-    ("jax", "ale-py"),
-    ("EnvPool", "pygame", "programs"),
-)
+TOGETHER = (("torch",), ("a torch that crashes", "jax"), ("hydra", "EnvPool", "programs"))
 """Groups of packages and programs that are hidden at once, since a machine takes seconds; each has its own lines."""
 
 

@@ -179,15 +179,15 @@ def play(
     episodes: int,
     seed: int,
     stop: Sequence[int] = (),
-    watch: Callable[[np.ndarray], None] = lambda obs: None,
+    watch: Callable[[], None] = lambda: None,
 ) -> Iterator[Episode]:
     """Play fresh environments and yield `episodes` whole episodes as they end; `step` counts steps of all environments.
 
     The first episodes of each environment count, as many as `quotas` says. Which ones count is thus fixed beforehand;
     taking the first to end in any environment would favour short ones. Time limits are the environment's. A lost life
     ends no episode: an episode is a whole game. Returns are sums of unclipped rewards. Ends with the first step after
-    which `stop` is not empty. Of a `MixedPlayer`, only the episodes of `ours` count. `watch` is called with the
-    observations after the reset and after every step.
+    which `stop` is not empty. Of a `MixedPlayer`, only the episodes of `ours` count. `watch` is called after the reset
+    and after every step.
     """
     num_envs = env.num_envs
     rows = agent.rows(num_envs) if isinstance(agent, MixedPlayer) else np.arange(num_envs)
@@ -195,14 +195,14 @@ def play(
     wanted[rows] = quotas(episodes, len(rows))
     counted = np.zeros(num_envs, np.int64)
     policy_input = env.reset(noise.env_seeds(seed, 0, num_envs, noise.Stream.EVALUATION_ENV_SEEDS))
-    watch(policy_input.obs)
+    watch()
     done, episode_start, totals, t = np.zeros(num_envs, bool), np.ones(num_envs, bool), zero_totals(num_envs), 0
     carry: Tree = agent.carry(num_envs)
     same_step = getattr(env, "same_step", False)
     while (counted < wanted).any() and not stop:
         actions, carry = agent.act(t, policy_input, episode_start, carry)
         step = env.step(actions)
-        watch(step.obs)
+        watch()
         episode_info = {name: numbers[None] for name, numbers in getattr(env, "episode_info", {}).items()}
         totals, ended = accumulate_episodes(
             totals, step.raw_reward[None], step.episode_over[None], ~done[None], episode_info

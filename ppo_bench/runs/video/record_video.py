@@ -21,7 +21,7 @@ def record_video(scene: Scene, player: Player, seed: int, path: Path) -> dict[st
     frames = 0
     with open_mp4(path, scene.fps) as add:
 
-        def add_picture(obs: np.ndarray) -> None:
+        def add_picture() -> None:
             nonlocal frames
             add(scene.draw())
             frames += 1
