@@ -6,10 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
+from ppo_bench.runs.provenance import provenance
 from tests.training import ENVIRONMENT
 
 OWN = """
@@ -39,9 +41,7 @@ def test_a_run_says_if_the_users_own_code_has_changed(tmp_path: Path) -> None:
     folder = tmp_path / trained(tmp_path, "total_timesteps=1024").stdout.strip()
     own_code = json.loads((folder / "run.json").read_text())["own_code"]
     assert list(own_code) == ["late", "nets"]  # no package, nothing of ours
-    (folder / "result.json").unlink()  # as if it had not finished
     assert "the code of" not in trained(tmp_path, "total_timesteps=1024").stderr
-    (folder / "result.json").unlink()
     (tmp_path / "late.py").write_text("# a further thought\n")
     again = trained(tmp_path, "total_timesteps=1024").stderr
     assert "warning: not what the run started with: the code of late" in again
@@ -61,3 +61,9 @@ def test_a_run_that_goes_on_under_other_variables_of_a_library_says_so(tmp_path:
     said = trained(tmp_path, *words, XLA_FLAGS="--xla_cpu_enable_fast_math=true").stderr
     assert "not what the run started with: XLA_FLAGS: none -> --xla_cpu_enable_fast_math=true" in said
     assert "ATEN_CPU_CAPABILITY: default -> none" in said
+
+
+def test_the_packages_of_what_a_configuration_names_are_recorded() -> None:
+    versions = provenance(["supersuit.frame_stack_v1", "ppo_bench.algorithms.ppo.Ppo", "nowhere.Net"])["versions"]
+    assert versions["SuperSuit"] == metadata.version("supersuit")
+    assert versions.keys() - provenance()["versions"].keys() == {"SuperSuit"}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import subprocess
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -51,10 +53,14 @@ VARIABLES = {
 """Environment variables that can change how a library computes, as they were when the process started."""
 
 
-def provenance() -> dict[str, Any]:
-    """Versions, code and hardware of this process; None for what is missing."""
+def provenance(objects: Iterable[str] = ()) -> dict[str, Any]:
+    """Versions, code and hardware of this process; None for what is missing.
+
+    The packages of `objects`, dotted names of classes, functions and modules, count in addition to `PACKAGES`.
+    """
+    packages = [*PACKAGES, *_packages_of(objects)]
     return {
-        "versions": {"python": platform.python_version()} | {name: version_of(name) for name in PACKAGES},
+        "versions": {"python": platform.python_version()} | {name: version_of(name) for name in packages},
         "git_commit": _git_commit(),
         "own_code": loaded_user_code(),
         "variables": VARIABLES,
@@ -88,6 +94,17 @@ def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 def _none_if_unset(value: object) -> object:
     return "none" if value is None else value
+
+
+def _packages_of(objects: Iterable[str]) -> list[str]:
+    """Names of the installed packages of dotted names, except this one and Hydra."""
+    modules = {name.partition(".")[0] for name in objects} - {"ppo_bench", "hydra"}
+    return sorted({package for module in modules for package in _packages_by_module().get(module, ())} - {*PACKAGES})
+
+
+@functools.cache
+def _packages_by_module() -> Mapping[str, Sequence[str]]:
+    return metadata.packages_distributions()  # takes tenths of a second
 
 
 def version_of(package: str) -> str | None:

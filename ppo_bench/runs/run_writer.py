@@ -65,8 +65,7 @@ class RunWriter:
             self._write_run_json(made_by)
         else:
             print_status(f"resuming {folder} after iteration {loop.iteration} of {config.num_iterations}")
-            if changed := differences(read_run_json(folder), made_by):
-                print_status(f"warning: not what the run started with: {'; '.join(changed)}")
+            warn_of_differences(folder, made_by)
             loop.resumes += 1
         self._metrics, self._episodes = (Rows(folder / name, mark) for name, mark in loop.marks.items())
         self._earlier_seconds = loop.wall_seconds
@@ -237,3 +236,9 @@ def _result(config: Config, loop: LoopState, folder: Path, setup_seconds: float)
         "load_average": os.getloadavg()[0],  # over the last minute, including other programs
         "peak_memory_bytes": peak_memory_bytes(),
     }
+
+
+def warn_of_differences(folder: Path, now: dict[str, Any]) -> None:
+    """Warn if versions, hardware or execution, those of `now`, differ from those at the start of the run."""
+    if changed := differences(read_run_json(folder), now):
+        print_status(f"warning: not what the run started with: {'; '.join(changed)}")

@@ -28,7 +28,7 @@ from ppo_bench.runs.loop import describe_newest_checkpoint, run_iterations
 from ppo_bench.runs.provenance import provenance
 from ppo_bench.runs.results import ERROR_FILE, error_of, lock_run_folder
 from ppo_bench.runs.resume import SeedRun, StartingPoint, next_group, starting_point_of
-from ppo_bench.runs.run_writer import RunWriter
+from ppo_bench.runs.run_writer import RunWriter, warn_of_differences
 from ppo_bench.runs.trackers.tracking import Trackers
 
 
@@ -104,10 +104,15 @@ def train(config: Config, started_at: float, on_iteration: Listener | None = Non
 
 def _report(config: Config, finished: Sequence[SeedRun]) -> None:
     """Say what has come of finished runs, and log each, whole, to the trackers that have not logged it."""
+    now = provenance(config.trained_objects) if finished else {}
     for run in finished:
         mean = read_json(run.folder / "result.json").get("final_return_mean")
         return_text = "none" if mean is None else f"{mean:.2f}"
         print_status(f"{run.folder} is done: final_return_mean {return_text}; rerun=true trains again in a new folder")
+        try:
+            warn_of_differences(run.folder, now)
+        except ConfigError as error:  # it is complete all the same
+            print_status(f"warning: {error}")
         new = {name: each for name, each in config.trackers.items() if not (run.folder / name).exists()}
         Trackers(new, run.folder).finish()
 
@@ -170,7 +175,7 @@ def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float, on_i
             starting_point.remove_newer_checkpoints(runs)
             for line in () if starting_point.resumes else warnings:
                 print_status(line)
-            made_by = provenance() | {"execution": dict(runner.execution)}
+            made_by = provenance(config.trained_objects) | {"execution": dict(runner.execution)}
             actions = config.network_for(env).actions
             action_size = 0 if actions.choices else actions.action_dim
             writers = [

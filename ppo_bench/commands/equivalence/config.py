@@ -36,13 +36,17 @@ def load(overrides: list[str]) -> Config:
 
 def require_no_run(config: Config, overrides: list[str]) -> None:
     """Raise `ConfigError` if a key asks for what a comparison does not do."""
-    root = config.root
+    root, leaves_no_run = config.root, "a comparison leaves no run"
     if any(override.startswith("framework=") for override in overrides):
         raise ConfigError("framework= chooses one for a run; here choose several by frameworks=[torch_eager,jax_xla]")
     for key, is_given, why in (
         ("checkpoint.load", root.checkpoint.load is not None, "every comparison begins at the seed's initial weights"),
         (f"num_seeds={root.num_seeds}", root.num_seeds > 1, "compare one seed after the other"),
         ("grid", bool(root.grid), "compare one set of hyperparameters after the other"),
+        ("tracker", bool(config.trackers), leaves_no_run),
+        ("video.every_episodes", bool(root.video.every_episodes), leaves_no_run),
+        ("evaluation.every_iterations", bool(root.evaluation.every_iterations), leaves_no_run),
+        ("rerun", root.rerun, leaves_no_run),
     ):
         if is_given:
             raise ConfigError(f"{key} has no meaning here: {why}")
