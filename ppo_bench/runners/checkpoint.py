@@ -226,6 +226,8 @@ def load_named(path: Path) -> Checkpoint:
     try:
         return load(found)
     except CheckpointError as reason:
+        if not found.exists() and find(path) != found:  # its run, which is training, has pruned it
+            return load_named(path)
         raise ConfigError(f"checkpoint {found} is damaged ({reason}): name another one") from reason
 
 

@@ -204,6 +204,9 @@ class TorchLearner:
         self, state: TorchTrainState, flags: Tree, seed: int, iteration: int, learning_rate: float
     ) -> tuple[TorchTrainState, dict[str, float]]:
         """See `Learner.update`."""
+        if self.uses_cuda_graphs and self._spec.process_group:
+            # Waits, with a timeout, for ranks that still step environments: recorded collectives have no timeout.
+            self._spec.process_group.all_gather_object(None)
         rate = self._update_functions.learning_rate(state.statistics, learning_rate)
         state.adam.learning_rate.fill_(rate)
         statistics = (state.statistics[name] for name in self._update_functions.statistic_names)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -63,6 +64,22 @@ def set_threads(count: int) -> int:
     if count != before:
         torch.set_num_threads(count)
     return before
+
+
+@contextmanager
+def own_settings(precision: Precision, threads: int) -> Iterator[None]:
+    """A context with these precision flags and number of threads, after which this process's own are back."""
+    matmul = torch.backends.cuda.matmul
+    flags = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    reduction, threads_before = matmul.allow_bf16_reduced_precision_reduction, set_threads(threads)
+    set_precision(precision)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(flags[0])
+        torch.backends.cudnn.allow_tf32 = flags[1]
+        matmul.allow_bf16_reduced_precision_reduction = reduction
+        set_threads(threads_before)
 
 
 def use_deterministic_algorithms() -> None:

@@ -16,7 +16,7 @@ from ppo_bench.networks.torch.ops import TorchOps
 from ppo_bench.runners.array_specs import policy_array_specs
 from ppo_bench.runners.base import Policy
 from ppo_bench.runners.torch import Compiler
-from ppo_bench.runners.torch_device import pick_device, set_precision, set_threads, threads_for
+from ppo_bench.runners.torch_device import own_settings, pick_device, threads_for
 
 
 def policy(
@@ -34,16 +34,17 @@ def policy(
     dtype, layers = getattr(torch, arithmetic.parameters), getattr(torch, arithmetic.layers)
     own = load_arrays(policy_array_specs(network, arithmetic), arrays)
     params = {name.removeprefix("params."): torch.tensor(array, device=picked) for name, array in own.items()}
-    forward = _forward(network, dtype, layers, compiler if picked.type == "cuda" else None)  # compiled as in training
+    if picked.type == "cuda" and compiler():  # as in training
+        forward = _compiled_forward(network, dtype, layers, compiler)
+    else:
+        forward = _forward(network, dtype, layers)
 
     def on_device(array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array).to(picked)
 
     @torch.inference_mode()
     def act(obs: np.ndarray, episode_start: np.ndarray, carry: Tree) -> NetworkOutputs:
-        set_precision(arithmetic)  # policies of another precision may act in turn
-        before = set_threads(threads)  # those of a training are another number
-        try:
+        with own_settings(arithmetic, threads):  # a training of this process, or another policy, may have others
             carry_inputs: tuple[Any, Any] = {}, None
             if network.carry:
                 carry_inputs = (
@@ -53,19 +54,22 @@ def policy(
             policy_outputs, values, after = forward(params, on_device(obs), *carry_inputs)
             on_host = {name: array.cpu().numpy() for name, array in after.items()}
             return NetworkOutputs(tuple(part.cpu().numpy() for part in policy_outputs), values.cpu().numpy(), on_host)
-        finally:
-            set_threads(before)
 
     return act
 
 
-@functools.lru_cache(maxsize=8)
-def _forward(
-    network: NetworkSpec, dtype: torch.dtype, layers: torch.dtype, compiler: Callable[[], Compiler | None] | None
-) -> Callable[..., NetworkOutputs]:
-    """Forward function with the parameters as arguments, cached: all evaluations of a run share what is compiled."""
+def _forward(network: NetworkSpec, dtype: torch.dtype, layers: torch.dtype) -> Callable[..., NetworkOutputs]:
+    """Forward function with the parameters as arguments."""
     ops = TorchOps(dtype, layers)
     ops.function(network.module)  # before it is compiled
-    forward: Callable[..., NetworkOutputs] = functools.partial(network.step, ops)
-    compiled = compiler() if compiler else None
-    return compiled(forward) if compiled else forward
+    return functools.partial(network.step, ops)
+
+
+@functools.lru_cache(maxsize=8)
+def _compiled_forward(
+    network: NetworkSpec, dtype: torch.dtype, layers: torch.dtype, compiler: Callable[[], Compiler | None]
+) -> Callable[..., NetworkOutputs]:
+    """The compiled forward function, cached: all evaluations of a run share it."""
+    compiled = compiler()
+    assert compiled
+    return compiled(_forward(network, dtype, layers))

@@ -5,6 +5,7 @@ Every rank runs the outer loop of ppo_bench/runs/train.py on its part; rank 0 al
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -110,6 +111,9 @@ class DistributedRunner:
     def close(self) -> None:
         """See `Runner.close`."""
         self._local_runner.close()
+        del self._local_runner
+        gc.unfreeze()
+        gc.collect()  # CUDA graphs, since NCCL waits until none holds its communicator
         error = sys.exception()
         # If this rank alone fails, the others must not fail before it has said why.
         if error is None or isinstance(error, RunInterrupted | FailedRuns):

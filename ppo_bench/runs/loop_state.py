@@ -31,6 +31,8 @@ class LoopState:
     best_iteration: int | None = None
     """Iteration of the best checkpoint: the highest mean of `recent_returns`, the newest of several."""
     best_return: float | None = None
+    best_episodes: int = RECENT_EPISODES
+    """Number of `recent_returns` of the best checkpoint."""
     cut_episodes: int = 0
     """Episodes in progress when their environments restarted; no statistics of returns include them."""
     cut_steps: int = 0
@@ -90,7 +92,12 @@ class LoopState:
         return mean(self.recent_returns)
 
     def update_best(self) -> None:
-        """Make this iteration the best so far if the mean of the last 100 episodes is not below any earlier one."""
-        mean = self.recent_mean
-        if mean is not None and (self.best_return is None or mean >= self.best_return):
-            self.best_iteration, self.best_return = self.iteration, mean
+        """Make this iteration the best so far if the mean of the last 100 episodes is not below any earlier one.
+
+        Until 100 episodes have ended, a mean over more episodes is better: one lucky episode is no record.
+        """
+        mean, count = self.recent_mean, len(self.recent_returns)
+        if mean is None:
+            return
+        if self.best_return is None or count > self.best_episodes or mean >= self.best_return:
+            self.best_iteration, self.best_return, self.best_episodes = self.iteration, mean, count

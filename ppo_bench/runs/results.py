@@ -51,24 +51,8 @@ def lock_run_folder(folder: Path, position: int = 0) -> Iterator[None]:
     new = not (folder / "checkpoints").exists()
     make_folder(folder)
     make_folder(folder / "checkpoints")
+    descriptor = _open_locked(folder)
     try:
-        descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o666)  # less what the umask takes
-    except OSError as error:
-        raise ConfigError(f"cannot write to {folder}: {error.strerror}; choose another folder by outputs=") from error
-    try:
-        # The operating system frees the lock however this process ends.
-        for _ in range(LOCK_TRIES):
-            try:
-                took = lock(descriptor)
-            except OSError as error:  # for example on Lustre mounted without flock
-                raise ConfigError(
-                    f"cannot lock {folder}: {error.strerror} on its file system; choose another folder by outputs="
-                ) from error
-            if took:
-                break
-            time.sleep(0.1)
-        if not took:
-            raise ConfigError(f"{folder} is being trained by another process: wait for it, or stop it")
         with _error_file(folder / ERROR_FILE, position):
             try:
                 yield
@@ -80,6 +64,36 @@ def lock_run_folder(folder: Path, position: int = 0) -> Iterator[None]:
                 raise
     finally:
         os.close(descriptor)
+
+
+def _open_locked(folder: Path) -> int:
+    """The descriptor of the folder's lock file, which it locks until it is closed. Raises `ConfigError`."""
+    path = folder / LOCK_FILE
+    for _ in range(LOCK_TRIES):
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)  # less what the umask takes
+        except OSError as error:
+            message = f"cannot write to {folder}: {error.strerror}; choose another folder by outputs="
+            raise ConfigError(message) from error
+        try:
+            # The operating system frees the lock however this process ends. A refused run removes its lock file.
+            if lock(descriptor) and _is_at(descriptor, path):
+                return descriptor
+        except OSError as error:  # for example on Lustre mounted without flock
+            os.close(descriptor)
+            message = f"cannot lock {folder}: {error.strerror} on its file system; choose another folder by outputs="
+            raise ConfigError(message) from error
+        os.close(descriptor)
+        time.sleep(0.1)
+    raise ConfigError(f"{folder} is being trained by another process: wait for it, or stop it")
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether the open file is that at `path`, and has not been removed."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 @contextmanager

@@ -108,6 +108,8 @@ def starting_point_of(runs: Sequence[SeedRun], newest: Sequence[checkpoint.Check
         for saved, k, folder in zip(newest, iterations, folders, strict=True)
     ]
     loops = [LoopState.from_checkpoint(saved.loop) for saved in checkpoints]
-    for run, loop in zip(runs, loops, strict=True):
+    for run, loop, folder in zip(runs, loops, folders, strict=True):
         loop.check_files(run.folder)
+        if loop.best_iteration is not None and not checkpoint.exists(folder, loop.best_iteration):
+            loop.best_iteration = loop.best_return = None  # a newer one that was the best since is damaged
     return StartingPoint(loops, [saved.arrays for saved in checkpoints], resumes=True)

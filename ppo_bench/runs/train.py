@@ -123,6 +123,7 @@ def _gc_disabled_in_first_iteration() -> Iterator[None]:
 
     The objects of imports, tracing and compilation stay alive; repeated scans of them cost time and free nothing.
     """
+    gc.collect()  # runners of earlier trainings of this process
     gc.disable()
     try:
         yield

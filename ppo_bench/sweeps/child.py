@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import IO, NamedTuple
 
 from ppo_bench.common.errors import reason
+from ppo_bench.common.stopping import STOP_SIGNALS
 
 LINES_KEPT = 200
 """Number of last lines of a training's stderr that are kept, to find the reason of a failure."""
@@ -32,30 +33,37 @@ def train_in_process(
 ) -> Failure | None:
     """Run `python -m ppo_bench <words>`; returns None if it succeeded.
 
-    Its output goes to this process's output. If this process gets SIGINT or SIGTERM, the signal is appended to
-    `stop_requests`, and the training is asked to stop and waited for.
+    Its output goes to this process's output. If this process gets one of `STOP_SIGNALS`, the signal is appended to
+    `stop_requests`, and the training is asked to stop and waited for. SIGUSR1 and SIGUSR2 stay with a launcher that
+    handles them.
     """
     command = [sys.executable, "-m", "ppo_bench", *words]
     lines: deque[str] = deque(maxlen=LINES_KEPT)
-    child = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
-    assert child.stderr
-    reader = threading.Thread(target=_pass_on, args=(child.stderr, lines), daemon=True)
-    reader.start()
+    child: subprocess.Popen[bytes] | None = None
 
     def note(number: int, _: object) -> None:
         first = not stop_requests
         stop_requests.append(number)
-        child.terminate()  # on Ctrl-C the child has got SIGINT from the terminal too; SIGTERM then has no effect
+        if child:
+            child.terminate()  # on Ctrl-C the child has got SIGINT from the terminal too; SIGTERM then has no effect
         if first:
             with suppress(OSError):  # nobody may read stderr any more
                 os.write(2, b"ppo_bench: the sweep stops after the iteration in progress\n")
 
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = {signal.SIGINT, signal.SIGTERM, *(n for n in STOP_SIGNALS if signal.getsignal(n) == signal.SIG_DFL)}
+    before = {number: signal.signal(number, note) for number in numbers}
     try:
+        child = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
+        assert child.stderr
+        reader = threading.Thread(target=_pass_on, args=(child.stderr, lines), daemon=True)
+        reader.start()
+        if stop_requests:
+            child.terminate()
         code = child.wait()
     except BaseException:  # submitit's signal handler ends this process by an exception
-        child.terminate()
-        child.wait()
+        if child:
+            child.terminate()
+            child.wait()
         raise
     finally:
         for number, previous in before.items():
