@@ -95,21 +95,22 @@ def application(arguments: Sequence[str], program: str = "ppo_bench") -> int:
 
 
 def _train(composed: DictConfig, folders: list[Path]) -> int:
-    """Train the run or the runs of a configuration, print their `folders`, and put them into this list."""
-    config = job_config(composed)
+    """Train the run or the runs of a configuration, print their folders, and put them into the list `folders`."""
+    config, started_in = job_config(composed), Path.cwd()
     for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):  # until the training handles them itself
         signal.signal(number, signal.default_int_handler)
     try:
         from ppo_bench.runs.train import train
 
-        folders += train(config, _STARTED_AT)
+        trained = train(config, _STARTED_AT)
     except (ConfigError, KeyboardInterrupt):
         folder = Path(HydraConfig.get().runtime.output_dir)
         if config.rank == 0 and not is_in_use(folder):
             remove_unstarted(folder, levels=3 if config.run_dir is None else 0)
         raise
-    for folder in folders:
+    for folder in trained:
         print(folder)
+    folders += (started_in / folder for folder in trained)  # an environment may have changed the current folder
     return 0
 
 

@@ -162,7 +162,7 @@ def test_texts_among_observations_are_left_out(backend: str, monkeypatch: pytest
     np.testing.assert_array_equal(env.observation_space.flatten(parts), first)
     only = dataclasses.replace(Task("spoken", spec.id, 2), kwargs={"only_text": True})
     assert refusal(BACKENDS[backend], only) == (
-        "Spoken-v0: observations of kind Text are not supported here, only Box (one array)"
+        "Spoken-v0: observations of kind Text are not supported here, only those that can be laid out as one array"
     )
 
 

@@ -39,7 +39,7 @@ def test_a_fall_in_the_last_step_is_both_as_in_gymnasium() -> None:
 def test_environments_in_jax_keep_the_contract(env_id: str) -> None:
     findings = check_contract(lambda: DeviceBackend("device").make(Task("any", env_id, 4)), 1200)
     assert {finding.rule: finding.evidence for finding in findings if not finding.holds} == {}
-    assert len(findings) == 16
+    assert len(findings) == 15
 
 
 def test_a_truncated_episode_is_reset_in_the_next_step() -> None:
@@ -133,7 +133,7 @@ def test_resets_that_are_costly_are_those_of_all_environments_at_once(num_envs: 
     [
         ("nowhere:Counter", "No module named 'nowhere'"),
         ("tests.test_jax_envs:Task", "tests.test_jax_envs:Task on backend=device raises TypeError"),
-        ("tests.broken:Sound", "a Dynamics (docs/environments.md) has observe, num_words too"),
+        ("tests.broken:Sound", "a Dynamics (docs/environments.md) has observe, time_limit, num_words too"),
     ],
 )
 def test_what_is_no_dynamics_is_refused(env_id: str, fragment: str) -> None:

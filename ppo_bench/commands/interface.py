@@ -44,6 +44,8 @@ def train(overrides: Sequence[str] = (), on_iteration: Listener | None = None) -
     `RunError` if a run fails (others of `num_seeds` or `grid` have ended by then), and `RunInterrupted` on Ctrl-C.
     """
     started_at = time.perf_counter()
+    if isinstance(overrides, str) or any(not isinstance(word, str) or word.startswith("-") for word in overrides):
+        raise ConfigError(f"overrides={overrides!r}: a list of key=value is expected, as in ['env=cartpole', 'seed=2']")
     if unused := [word for word in of_hydra(overrides) if not search_path([word])]:
         raise ConfigError(f"{unused[0]}: Hydra's own keys are for python -m ppo_bench; leave it out")
     config = load_config(list(overrides))

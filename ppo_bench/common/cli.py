@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ppo_bench.common.errors import ConfigError, RankLostError, RunError, RunInterrupted, as_run_error
+from ppo_bench.common.paths import with_relative_paths
 from ppo_bench.common.values import quote
 
 EXIT_RANK_LOST = 75
@@ -138,7 +139,7 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 def _fail(code: int, reason: object) -> int:
     try:
-        print(f"ppo_bench: {reason}", file=sys.stderr, flush=True)
+        print(f"ppo_bench: {with_relative_paths(str(reason))}", file=sys.stderr, flush=True)
     except OSError:  # nobody reads it; what is left of it is discarded, and the exit code stays
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     return code

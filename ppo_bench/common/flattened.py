@@ -73,6 +73,8 @@ def is_byte_space(space: Any) -> bool:
 def can_flatten(space: Any) -> bool:
     """Whether gymnasium flattens observations of `space` to one vector, and none of its parts are texts."""
     try:
-        return bool(space.is_np_flattenable) and not any(is_text(leaf) for leaf in leaf_spaces(space))
+        leaves = leaf_spaces(space)
+        chosen = any(isinstance(leaf, spaces.OneOf) for leaf in leaves)  # its observations are pairs
+        return bool(space.is_np_flattenable) and not chosen and not any(map(is_text, leaves))
     except NotImplementedError:  # a kind of space that gymnasium does not know
         return False

@@ -14,6 +14,8 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from ppo_bench.common.paths import with_relative_paths
+
 PLAIN_INTERVAL_SECONDS = 5.0
 LIVE_INTERVAL_SECONDS = 0.1
 MAX_NAME_LENGTH = 20
@@ -23,9 +25,12 @@ FIRST_ESTIMATE = 3
 
 
 def print_status(message: str) -> None:
-    """Print one line to stderr. A closed pipe or a terminal that has gone is no error."""
+    """Print one line to stderr, with paths below the current folder relative to it.
+
+    A closed pipe or a terminal that has gone is no error.
+    """
     with suppress(OSError):
-        print(f"ppo_bench: {message}", file=sys.stderr, flush=True)
+        print(f"ppo_bench: {with_relative_paths(message)}", file=sys.stderr, flush=True)
 
 
 class ProgressDisplay:

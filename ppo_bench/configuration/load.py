@@ -188,6 +188,8 @@ def _choice(key: str, node: Any) -> Any:
     """The instance of the choice at a key, such as `network` or `tracker.wandb`. Raises `ConfigError`."""
     group = key.partition(".")[0]
     made: Any = instantiate(node, _convert_="object") if isinstance(node, DictConfig) else None
+    if made is None and group == "tracker":
+        raise ConfigError(f"{key}={node}: a file of the group tracker begins with the line # @package tracker.<name>")
     for member in MEMBERS[group]:
         if not hasattr(made, member):
             raise ConfigError(

@@ -68,6 +68,8 @@ def flatten_action_mask(mask: Any, action_space: Any) -> np.ndarray:
     flags, choices = _flatten_mask(mask), int(get_num_choices(action_space).sum())
     if len(flags) != choices:
         raise ValueError(f"its {MASK!r} has {len(flags)} entries, and its actions {choices} choices")
+    if not ((flags == 0) | (flags == 1)).all():
+        raise ValueError(f"its {MASK!r} has other values than 0 and 1: {flags.tolist()}")
     return flags.astype(bool)
 
 

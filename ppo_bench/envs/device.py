@@ -9,6 +9,7 @@ from ppo_bench.common.classes import import_class
 from ppo_bench.common.errors import ConfigError, as_config_error, require
 from ppo_bench.common.gpu_memory import share_gpu_memory
 from ppo_bench.envs.base import LIBRARIES, Task
+from ppo_bench.envs.spaces import require_supported_spaces
 from ppo_bench.envs.turns import require_players
 
 if TYPE_CHECKING:
@@ -89,7 +90,9 @@ class DeviceBackend:
         if task.id in known:
             return DynamicsEnv(_dynamics(task.id), task.num_envs)
         with as_config_error(f"{task.id} on backend=device"):
-            return DynamicsEnv(_own_dynamics(task), task.num_envs)
+            env = DynamicsEnv(_own_dynamics(task), task.num_envs)
+            require_supported_spaces(task, env.observation_space, env.action_space)
+            return env
 
 
 def _dynamics(env_id: str) -> Dynamics:
@@ -118,6 +121,11 @@ def _own_dynamics(task: Task) -> Dynamics:
 
         return Gymnax(cls(), task.kwargs)
     dynamics: Dynamics = cls(**task.kwargs)
-    if missing := [name for name in ("reset", "step", "observe", "num_words") if not hasattr(dynamics, name)]:
+    if missing := [
+        name for name in ("reset", "step", "observe", "time_limit", "num_words") if not hasattr(dynamics, name)
+    ]:
         raise ConfigError(f"env.id={task.id}: a Dynamics (docs/environments.md) has {', '.join(missing)} too")
+    for name in ("time_limit", "num_words"):
+        if not (isinstance(value := getattr(dynamics, name), int) and value >= 1):
+            raise ConfigError(f"env.id={task.id}: {name}={value} must be an integer, at least 1 (docs/environments.md)")
     return dynamics

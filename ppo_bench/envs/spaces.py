@@ -27,7 +27,12 @@ def require_supported_spaces(task: Task, observation_space: spaces.Space[Any], a
             name for name, part in leaf_spaces_by_name(observation_space).items() if name and not can_flatten(part)
         ]
         named = f", and {', '.join(parts)} cannot be laid out as one" if parts else ""
-        raise ConfigError(f"{task.id}: observations of kind {kind} are not supported here, only Box (one array){named}")
+        raise ConfigError(
+            f"{task.id}: observations of kind {kind} are not supported here, only those that can be laid out as one "
+            f"array{named}"
+        )
+    if 0 in observation_space.shape:
+        raise ConfigError(f"{task.id}: observations of shape {observation_space.shape} hold no number")
     kinds = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Box)
     vector = isinstance(action_space, kinds) and len(action_space.shape or ()) == 1
     floats = isinstance(action_space, spaces.Box) and np.issubdtype(action_space.dtype, np.floating)

@@ -160,6 +160,12 @@ class OwnSpec(NetworkSpec):
             outputs = module.try_out(function, self.initial_params(0), *inputs)
         shapes = [tuple(getattr(output, "shape", ())) for output in outputs] if isinstance(outputs, tuple) else []
         size = self.actions.action_dim
+        if not self.parameters or not module.shapes:
+            raise ConfigError(f"{module.setting} has no parameters to train")
+        if carry and len(shapes) == 3 and isinstance(outputs[2], dict):
+            after = {name: tuple(x.shape) for name, x in outputs[2].items()}
+            if after != (before := {name: x.shape for name, x in carry.items()}):
+                raise ConfigError(f"{module.setting} returns the carry {after} for two observations: expected {before}")
         if len(shapes) != 2 + bool(carry) or shapes[0] != (2, size) or shapes[1] not in ((2,), (2, 1)):
             returned = f"arrays of shapes {shapes}" if shapes else type(outputs).__name__
             expected = f"({'logits' if self.discrete else 'mean'} [2, {size}], value [2]{', carry' if carry else ''})"

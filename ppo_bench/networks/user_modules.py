@@ -26,6 +26,8 @@ class UserModule:
         self.setting, self._spaces, self._cls = f"{key}={target}", spaces, import_class(key, target, base)
         self._module = self._construct()
         zeros = self._module.initial_carry() if hasattr(self._module, "initial_carry") else {}
+        if not isinstance(zeros, Mapping) or any(np.asarray(x).any() for x in zeros.values()):
+            raise ConfigError(f"{self.setting}: initial_carry returns arrays of zeros by name, as in {{'h': zeros}}")
         self.carry: dict[str, tuple[int, ...]] = {name: tuple(x.shape) for name, x in zeros.items()}
         """Shapes of the arrays of the carry of one environment, by name."""
 
@@ -50,6 +52,10 @@ class TorchModule(UserModule):
     def __init__(self, target: str, spaces: tuple[Any, Any]) -> None:
         """`target` names the class. Raises `ConfigError` if a checkpoint would lack a part of the module's state."""
         super().__init__(target, spaces)
+        from torch.nn.parameter import is_lazy
+
+        if any(map(is_lazy, self._module.parameters())):
+            raise ConfigError(f"{self.setting}: lazy layers have no shapes yet: give their sizes in __init__")
         self.shapes = {name: tuple(each.shape) for name, each in self._module.named_parameters()}
         apart = [name for name, _ in self._module.named_buffers()]
         apart += [name for name, each in self._module.named_parameters() if not each.requires_grad]

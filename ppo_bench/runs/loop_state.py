@@ -38,6 +38,8 @@ class LoopState:
     cut_steps: int = 0
     resumes: int = 0
     """How many times the run was taken up again from a checkpoint."""
+    resumed_at: list[int] = field(default_factory=list)
+    """The iterations after which it was: compiled programs were loaded or compiled again."""
     loaded_steps: int = 0
     """Part of `global_step` that another run trained (`checkpoint.load`); the other sums are of this run alone."""
     together: int = 1

@@ -193,13 +193,14 @@ def recent_return(folder: Path) -> float | None:
     return mean([row["return"] for row in last_rows(folder / "episodes.jsonl")][-RECENT_EPISODES:])
 
 
-def speeds(metrics: Path, iterations_per_call: int) -> tuple[float, float]:
+def speeds(metrics: Path, iterations_per_call: int, resumed_at: Sequence[int] = ()) -> tuple[float, float]:
     """Steady speed and start-up time of a run, from the rows of `metrics`.
 
     The steady speed is in environment steps per second: that of the median iteration, or of the median block of
     `iterations_per_call` iterations, because the rows of a block arrive together. Where the first block has more than
     three iterations, its first three are left out. The start-up time is in seconds: how much longer the first three
-    iterations of all took than median ones. It is compilation where a framework compiles.
+    iterations took than median ones, and the first three after each row of `resumed_at`. It is compilation where a
+    framework compiles.
     """
     rows = read_rows(metrics)
     steps = rows[0]["global_step"] / rows[0]["iteration"]  # of one iteration
@@ -207,7 +208,8 @@ def speeds(metrics: Path, iterations_per_call: int) -> tuple[float, float]:
     blocks = [seconds[k : k + iterations_per_call] for k in range(0, len(seconds), iterations_per_call)]
     blocks[0] = blocks[0][COMPILING_ITERATIONS:] or blocks[0]
     steady = median(steps * len(block) / sum(block) for block in blocks)
-    return steady, sum(max(0.0, each - steps / steady) for each in seconds[:COMPILING_ITERATIONS])
+    firsts = {start + k for start in (0, *resumed_at) for k in range(COMPILING_ITERATIONS)}
+    return steady, sum(max(0.0, each - steps / steady) for k, each in enumerate(seconds) if k in firsts)
 
 
 def final_return(folders: Sequence[Path]) -> float | None:

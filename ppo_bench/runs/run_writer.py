@@ -67,6 +67,7 @@ class RunWriter:
             print_status(f"resuming {folder} after iteration {loop.iteration} of {config.num_iterations}")
             warn_of_differences(folder, made_by)
             loop.resumes += 1
+            loop.resumed_at.append(loop.iteration)
         self._metrics, self._episodes = (Rows(folder / name, mark) for name, mark in loop.marks.items())
         self._earlier_seconds = loop.wall_seconds
         self.video_recorder = VideoRecorder(config.root.video.every_episodes, loop.episodes)
@@ -205,7 +206,9 @@ def _episode_row(first_step: int, episode: Episode) -> dict[str, Any]:
 
 def _result(config: Config, loop: LoopState, folder: Path, setup_seconds: float) -> dict[str, Any]:
     """The summary of a finished run."""
-    steady_sps, compile_seconds = speeds(folder / "metrics.jsonl", config.framework.iterations_per_call)
+    first = loop.loaded_steps // config.ppo.batch_size  # the iterations of another run have no rows
+    resumed = [iteration - first for iteration in loop.resumed_at]
+    steady_sps, compile_seconds = speeds(folder / "metrics.jsonl", config.framework.iterations_per_call, resumed)
     own_steps, compiles = loop.global_step - loop.loaded_steps, config.framework.compiles
     return {
         "schema_version": SCHEMA_VERSION,

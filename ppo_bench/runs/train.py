@@ -59,10 +59,12 @@ def train(config: Config, started_at: float, on_iteration: Listener | None = Non
     end if some runs have failed, and `RunInterrupted` on the signals of `ppo_bench/common/stopping.py`.
     """
     require_world_size(config)
-    runs = [SeedRun(*each) for each in zip(config.of_each_run(), config.folders, strict=True)]
+    folders = config.folders
+    # Absolute, since an environment may change the current folder.
+    runs = [SeedRun(one, folder.absolute()) for one, folder in zip(config.of_each_run(), folders, strict=True)]
     if config.processes > 1 and read_rank_info():
         _train_runs(config, runs, started_at, on_iteration)
-        return [run.folder for run in runs] if config.rank == 0 else []
+        return folders if config.rank == 0 else []
     if config.processes > 1 and on_iteration:
         raise ConfigError(
             f"on_iteration: with devices={config.root.devices} the training runs in processes of its own; start the "
@@ -99,7 +101,7 @@ def train(config: Config, started_at: float, on_iteration: Listener | None = Non
         raise RunError(
             f"{len(failed)} of {len(runs)} runs failed: {names}; {ERROR_FILE} in the folder of each says why"
         )
-    return [run.folder for run in runs]
+    return folders
 
 
 def _report(config: Config, finished: Sequence[SeedRun]) -> None:

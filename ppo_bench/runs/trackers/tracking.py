@@ -57,7 +57,7 @@ class Trackers:
             try:
                 self._open[name] = tracker.open(folder, run)
                 (folder / name).mkdir(exist_ok=True)  # it says that a finished run has been logged
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 _warn(name, error)
         self.log(read_rows(folder / "metrics.jsonl"), read_rows(folder / "episodes.jsonl"))
 
@@ -87,12 +87,12 @@ class Trackers:
         for name, tracker in list(self._open.items()):
             try:
                 getattr(tracker, method)(*arguments)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 _warn(name, error)
                 del self._open[name]
 
 
-def _warn(name: str, error: Exception) -> None:
+def _warn(name: str, error: BaseException) -> None:
     print_status(f"warning: tracker={name} has stopped: {type(error).__name__}: {one_line(error)}")
 
 
