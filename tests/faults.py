@@ -77,14 +77,14 @@ def kill_and_restart(
 ) -> list[int]:
     """Kill a run with -9 at `kills` random moments, then let it end; the iterations that it had done at each.
 
-    A moment is as likely before the next checkpoint as after it; every fourth is one of the start of the program.
+    A moment is as likely before the next checkpoint as after it; every third is one of the start of the program.
     `iteration_seconds` is about how long an iteration takes. Rows of shorter ones than `MIN_WRITE_INTERVAL_SECONDS` are
     written together.
     """
     every = configured(overrides).root.checkpoint.every_iterations
     killed_at = []
     for k in range(kills):
-        if k % 4 == 3:
+        if k % 3 == 2:
             folder = started_run(overrides, 0, rng.uniform(0, 3))
         else:
             count = _kept(folder_of(overrides)) + rng.randrange(1, 2 * every)

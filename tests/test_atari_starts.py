@@ -11,9 +11,8 @@ from numpy.testing import assert_array_equal
 
 from ppo_bench.envs import atari
 from ppo_bench.envs.atari import make_atari
-from ppo_bench.envs.base import Atari, Task
-from ppo_bench.envs.gymnasium import GymnasiumEnv
-from tests.ale import ale, copy
+from ppo_bench.envs.base import Atari
+from tests.ale import ale
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the v4 games are meant
 
@@ -55,19 +54,6 @@ def test_games_start_with_fire_only_where_they_have_it(game: str, last: int) -> 
     other = 1 - last
     assert_array_equal(ale(env).getRAM(), memory_after(env_id, 3, [atari.NOOP] * (frames - 1) + [last]))
     assert not np.array_equal(ale(env).getRAM(), memory_after(env_id, 3, [atari.NOOP] * (frames - 1) + [other]))
-
-
-def test_the_step_limit_truncates_a_game_and_does_not_terminate_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(atari, "MAX_STEPS_PER_GAME", 20)
-    env = GymnasiumEnv(Task("pong", "PongNoFrameskip-v4", 2, Atari(True, True)), "sync")
-    env.reset([1, 2])
-    steps = [copy(env.step(np.zeros(2, int))) for _ in range(42)]
-    ends = np.zeros((42, 2), bool)
-    ends[[19, 40]] = True  # step 20 is the reset
-    assert_array_equal([step.truncated for step in steps], ends)
-    assert_array_equal([step.episode_over for step in steps], ends)
-    assert not any(step.terminated.any() for step in steps)
-    env.close()
 
 
 def test_a_game_that_ends_on_the_step_limit_is_terminated_and_not_truncated(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,9 +169,7 @@ def test_same_step_autoreset_is_found_and_called_by_its_name() -> None:
     assert all("same step" in text for text in evidence.values())
 
 
-@pytest.mark.parametrize(
-    "backend", ["envpool", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gymnasium", "envpool_xla"))]
-)
+@pytest.mark.parametrize("backend", ["envpool", pytest.param("gymnasium", marks=pytest.mark.slow)])
 def test_dm_controls_tasks_keep_the_contract(backend: str) -> None:
     """EnvPool itself pays a reward for the reset in this task; its episodes last 1,000 steps."""
     config = load_config(["env=dmc_cartpole_balance", f"backend={backend}"])

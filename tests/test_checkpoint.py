@@ -167,15 +167,6 @@ def test_a_damaged_checkpoint_is_named_and_moved_aside_and_the_one_before_is_use
     assert loaded_iteration(tmp_path) == 2
 
 
-def test_two_damaged_checkpoints_are_both_passed_over(tmp_path: Path) -> None:
-    saved(tmp_path, 1, 2, 3)
-    flip_a_bit(tmp_path / "iteration_00000002")
-    truncate(tmp_path / "iteration_00000003")
-    warnings: list[str] = []
-    assert loaded_iteration(tmp_path, warnings.append) == 1
-    assert len(warnings) == 2
-
-
 def test_damaged_ones_do_not_count_among_those_that_are_kept(tmp_path: Path) -> None:
     saved(tmp_path, 1, 2, 3)
     truncate(tmp_path / "iteration_00000003")

@@ -89,12 +89,6 @@ def test_a_run_folder_says_what_was_run() -> None:
     assert len(folder.parent.name.rpartition("-")[2]) == 8
 
 
-def test_two_seeds_share_the_folder_of_their_experiment() -> None:
-    one, two = (load_config([f"seed={seed}"]).run_folder for seed in (1, 2))
-    assert (one.name, two.name) == ("seed1", "seed2")
-    assert one.parent == two.parent
-
-
 def test_a_folder_may_begin_at_home_and_have_any_name() -> None:
     for word, folder in (("outputs='~/runs'", Path.home() / "runs"), ("outputs='läufe/ü'", Path("läufe/ü"))):
         assert load_config([word]).run_folder.is_relative_to(folder)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ppo_bench.commands import doctor
-from ppo_bench.commands.doctor import Answer, Row, main, shown
+from ppo_bench.commands.doctor import Answer, main, shown
 from ppo_bench.common.cli import exit_code
 from ppo_bench.tuning import machine
 from tests.training import ENVIRONMENT
@@ -204,12 +204,6 @@ def test_a_probe_without_an_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(doctor, "PROBE_SECONDS", 0.2)
     monkeypatch.setitem(doctor.PROBES, "torch", "import time; time.sleep(60)")
     assert doctor.ask("torch") == Answer(None, "no answer within 0 seconds")
-
-
-def test_rows_that_are_long_are_wrapped() -> None:
-    lines = shown(Row("name", " ".join(["word-with-hyphens"] * 9), "pip install it"))
-    assert max(map(len, lines)) <= 80
-    assert lines[-1].strip() == "fix: pip install it"
 
 
 def test_wrong_words_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium import spaces
-from numpy.testing import assert_array_equal
 
 from ppo_bench.commands.interface import load, train
 from ppo_bench.common.errors import ConfigError
@@ -22,7 +21,6 @@ from ppo_bench.envs.device import DYNAMICS, DeviceBackend
 from ppo_bench.envs.dynamics.cartpole import CartPole, CartPoleState
 from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.envs.host import JaxVectorEnv
-from tests.policies import balance
 
 
 def test_a_fall_in_the_last_step_is_both_as_in_gymnasium() -> None:
@@ -40,19 +38,6 @@ def test_environments_in_jax_keep_the_contract(env_id: str) -> None:
     findings = check_contract(lambda: DeviceBackend("device").make(Task("any", env_id, 4)), 1200)
     assert {finding.rule: finding.evidence for finding in findings if not finding.holds} == {}
     assert len(findings) == 16
-
-
-def test_a_truncated_episode_is_reset_in_the_next_step() -> None:
-    env = JaxVectorEnv(DynamicsEnv(CartPole(), 3))
-    obs = env.reset([1, 2, 3]).obs
-    for t in range(1, 503):
-        step = env.step(balance(obs))
-        assert not step.terminated.any()
-        assert_array_equal(step.truncated, t == 500)
-        assert_array_equal(step.reward, np.float32(t != 501))
-        obs = step.obs
-        if t == 501:
-            assert np.abs(obs).max() <= 0.05
 
 
 def test_rules_of_atari_are_refused() -> None:

@@ -24,31 +24,29 @@ from tests.refusals import assert_untrained
 from tests.training import BATCH, EVERY, ITERATIONS, RUN, learnt, rows, run_folder
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGUSR2, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)], ids=lambda number: number.name
-)
 def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(
-    number: signal.Signals, finished: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    finished: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """By a signal; test_faults.py kills."""
     arguments = [*RUN, f"outputs={tmp_path}"]
     folder = run_folder(*arguments)
-    code, error = stop_after_first_checkpoint(arguments, number)
+    with started(*arguments, stdout=subprocess.PIPE) as run:
+        wait_until(run, lambda: has_checkpoint(folder))
+        run.send_signal(signal.SIGUSR2)
+        _, error = run.communicate(timeout=300)
+    assert run.returncode == 130, error
     assert not (folder / "result.json").exists()
     newest = max(int(path.name.removeprefix("iteration_")) for path in (folder / "checkpoints").glob("iteration_*"))
     assert EVERY <= newest < ITERATIONS
-    if number == signal.SIGKILL:
-        assert code == -signal.SIGKILL
-    else:
-        assert code == 130
-        stopped = re.fullmatch(r"ppo_bench: stopped after iteration (\d+); (.*)", error)
-        assert stopped, error
-        assert newest <= int(stopped[1]) < newest + EVERY
-        kept = f"{folder} is kept up to iteration {newest}; the same command resumes there"
-        left = [path.name for path in (folder / "checkpoints").glob("snapshot_*")]
-        if int(stopped[1]) > newest:
-            kept += f"; ppo-bench evaluate {folder} evaluates the policy so far"
-            assert left == [f"snapshot_{int(stopped[1]):08d}"]
-        assert stopped[2] == kept
+    stopped = re.fullmatch(r"ppo_bench: stopped after iteration (\d+); (.*)", error.splitlines()[-1])
+    assert stopped, error
+    assert newest <= int(stopped[1]) < newest + EVERY
+    kept = f"{folder} is kept up to iteration {newest}; the same command resumes there"
+    left = [path.name for path in (folder / "checkpoints").glob("snapshot_*")]
+    if int(stopped[1]) > newest:
+        kept += f"; ppo-bench evaluate {folder} evaluates the policy so far"
+        assert left == [f"snapshot_{int(stopped[1]):08d}"]
+    assert stopped[2] == kept
     assert exit_code(main, arguments) == 0
     printed = capfd.readouterr()
     assert f"resuming {folder} after iteration {newest} of {ITERATIONS}" in printed.err
@@ -110,16 +108,6 @@ def test_a_signal_while_a_run_starts_is_said(tmp_path: Path) -> None:
     assert last == "ppo_bench: stopped at once\n"
     assert run.returncode == 130
     assert_untrained(tmp_path)
-
-
-def stop_after_first_checkpoint(words: list[str], number: signal.Signals) -> tuple[int, str]:
-    """Exit code and last line on stderr of a run that got the signal once it had a checkpoint."""
-    folder = run_folder(*words)
-    with started(*words, stdout=subprocess.PIPE) as run:
-        wait_until(run, lambda: has_checkpoint(folder))
-        run.send_signal(number)
-        _, error = run.communicate(timeout=300)
-    return run.returncode, (error.splitlines() or [""])[-1]
 
 
 def test_the_checkpoint_before_a_damaged_one_leads_to_the_same_end(
