@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import random
 import shutil
@@ -15,7 +16,6 @@ from typing import Any
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.loop import MIN_WRITE_INTERVAL_SECONDS
-from tests.exploit import Exploit
 from tests.processes import TRAIN, count_rows, started, wait_until
 from tests.training import ENVIRONMENT, ROOT, learnt
 
@@ -106,6 +106,16 @@ def _kept(folder: Path) -> int:
 
 
 # --- Damage -----------------------------------------------------------------------------------------------------------
+
+
+class Exploit:
+    """Makes a folder when it is unpickled, which no command is to do."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __reduce__(self) -> tuple[Callable[[str], None], tuple[str]]:
+        return os.mkdir, (str(self._folder),)
 
 
 def damage(folder: Path, rng: random.Random, trap: Path) -> str:

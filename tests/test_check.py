@@ -9,8 +9,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+from ppo_bench.commands import check
+from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import EnvStep, PolicyInput, VectorEnv
 from ppo_bench.envs.check import Finding, check_contract
@@ -176,3 +179,46 @@ def test_dm_controls_tasks_keep_the_contract(backend: str) -> None:
     findings = check_contract(lambda: config.backend.make(replace(config.task, num_envs=2)), 1_010)
     assert {finding.rule: finding.evidence for finding in findings if not finding.holds} == {}
     assert len(findings) == 16
+
+
+@pytest.mark.slow
+def test_the_command_prints_a_line_for_each_rule_and_the_verdict(capfd: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(check.main, ["env=cartpole", "backend=gymnasium", "--num-steps", "300"]) == 0
+    out, err = capfd.readouterr()
+    *rules, verdict = out.splitlines()
+    assert verdict == "CartPole-v1 on gymnasium keeps the contract"
+    assert len(rules) == 16
+    assert all(line.startswith("ok ") for line in rules)
+    assert err == ""
+
+
+@pytest.mark.slow
+def test_the_command_fails_if_a_rule_is_broken(capfd: pytest.CaptureFixture[str]) -> None:
+    few = ["--num-steps", "2"]  # no episode is over by then
+    assert exit_code(check.main, ["env=cartpole", "backend=gymnasium", *few]) == 1
+    out, _ = capfd.readouterr()
+    assert f"FAIL  {ENDS}" in out
+    assert out.splitlines()[-1] == "CartPole-v1 on gymnasium breaks 1 of 16 rules"
+
+
+class Crashes(CartPoleEnv):
+    """CartPole that raises in its thirtieth step."""
+
+    steps = 0
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        if self.steps == 30:
+            raise RuntimeError("the pole\nbroke")
+        return super().step(action)
+
+
+gymnasium.register("Crashes-v0", "tests.test_check:Crashes")
+
+
+@pytest.mark.slow
+def test_what_an_environment_raises_is_shown_and_a_line(capfd: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(check.main, ["env.id=tests.test_check:Crashes-v0"]) == 1
+    out, err = capfd.readouterr()
+    assert out == "FAIL  it raises in random play: RuntimeError: the pole broke\n"
+    assert "in step\n    raise RuntimeError" in err

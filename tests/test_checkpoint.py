@@ -16,7 +16,7 @@ from numpy.testing import assert_array_equal
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.runners.checkpoint import Checkpoint, load, load_named, load_newest, prune, save
-from tests.exploit import Exploit
+from tests.faults import Exploit
 from tests.training import flip_a_bit
 
 ARRAYS = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -15,6 +16,8 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 import ppo_bench
+from ppo_bench.__main__ import main
+from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics import noise, normalize
@@ -22,6 +25,7 @@ from ppo_bench.mathematics.shards import Shard
 from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.torch.ops import TorchOps
 from ppo_bench.runners.update_functions import UpdateFunctions, make_update_functions
+from tests.refusals import assert_one_line
 from tests.runners import problem_for
 from tests.scenes import RandomScenes
 
@@ -177,3 +181,28 @@ def test_minibatches_that_shards_cannot_fill_equally_are_one_line() -> None:
         ConfigError, match=r"num_minibatches=4 does not divide 2, which is ppo\.num_envs / ppo\.shards=2"
     ):
         problem_for(RandomScenes(4, False, False), 1, words)
+
+
+TWO = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        (TWO | {"MASTER_PORT": "x"}, "MASTER_PORT=x: expected a whole number"),
+        (TWO | {"RANK": "2"}, "RANK=2 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2: expected a rank below"),
+        ({"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}, "set MASTER_ADDR and MASTER_PORT, too"),
+    ],
+)
+def test_a_launchers_variables_that_make_no_sense_are_one_line(
+    variables: dict[str, str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    words = ["env=cartpole", "devices=2", "ppo.shards=2", "device=cpu", f"outputs={tmp_path}"]
+    assert exit_code(main, words) == 2
+    assert_one_line(capfd.readouterr().err, said)

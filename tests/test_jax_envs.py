@@ -40,16 +40,6 @@ def test_environments_in_jax_keep_the_contract(env_id: str) -> None:
     assert len(findings) == 16
 
 
-def test_rules_of_atari_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"CartPole-v1 is not an Atari game: add env\.atari=null"):
-        DeviceBackend("device").make(Task("any", "CartPole-v1", 1, Atari(episodic_life=True, reward_clip=True)))
-
-
-def test_an_id_that_is_not_written_in_jax_is_refused() -> None:
-    with pytest.raises(ConfigError, match="backend=device has CartPole-v1, Acrobot-v1"):
-        DeviceBackend("device").make(Task("hopper", "Hopper-v4", 4))
-
-
 class Counter:
     """Dynamics of a user's own: a number that the action 1 raises; at 5 the episode ends."""
 
@@ -114,16 +104,18 @@ def test_resets_that_are_costly_are_those_of_all_environments_at_once(num_envs: 
 
 
 @pytest.mark.parametrize(
-    ("env_id", "fragment"),
+    ("env_id", "atari", "fragment"),
     [
-        ("nowhere:Counter", "No module named 'nowhere'"),
-        ("tests.test_jax_envs:Task", "tests.test_jax_envs:Task on backend=device raises TypeError"),
-        ("tests.broken:Sound", "a Dynamics (docs/environments.md) has observe, num_words too"),
+        ("nowhere:Counter", None, "No module named 'nowhere'"),
+        ("tests.test_jax_envs:Task", None, "tests.test_jax_envs:Task on backend=device raises TypeError"),
+        ("tests.broken:Sound", None, "a Dynamics (docs/environments.md) has observe, num_words too"),
+        ("Hopper-v4", None, "backend=device has CartPole-v1, Acrobot-v1"),
+        ("CartPole-v1", Atari(True, True), "CartPole-v1 is not an Atari game: add env.atari=null"),
     ],
 )
-def test_what_is_no_dynamics_is_refused(env_id: str, fragment: str) -> None:
+def test_what_is_no_dynamics_is_refused(env_id: str, atari: Atari | None, fragment: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(fragment)):
-        DeviceBackend("device").make(Task("own", env_id, 2))
+        DeviceBackend("device").make(Task("own", env_id, 2, atari))
 
 
 @pytest.mark.parametrize("of_process", [False, True])

@@ -11,7 +11,6 @@ import pytest
 
 from tests.probes import (
     ActionOfObservation,
-    Choices,
     Discounting,
     Endless,
     Probe,
@@ -58,13 +57,6 @@ def test_the_better_action_depends_on_the_observation(framework: str) -> None:
     assert probabilities(logits)[0, 0] > 0.95
     assert probabilities(logits)[1, 1] > 0.95
     np.testing.assert_allclose(values, [1.0, 1.0], atol=0.15)
-
-
-def test_two_choices_at_once_are_both_found() -> None:
-    logits, values = learn(Choices, [0.0])
-    assert probabilities(logits[:, :3])[0, 2] > 0.95
-    assert probabilities(logits[:, 3:])[0, 0] > 0.95
-    np.testing.assert_allclose(values, [1.0], atol=0.1)
 
 
 def test_a_continuous_target_is_met() -> None:

@@ -101,8 +101,3 @@ def test_a_number_beyond_the_range_of_float32_is_named(
 def test_a_reward_that_is_normalised_or_squared_in_float64_may_be_larger(words: list[str], tmp_path: Path) -> None:
     words = ["backend=gymnasium", "env.id=tests.broken:Vast-v0", "env.kwargs={reward:1e25}", *words]
     assert exit_code(main, [*words, "total_timesteps=4096", f"outputs={tmp_path}"]) == 0
-
-
-def test_a_sound_one_trains(tmp_path: Path) -> None:
-    words = ["backend=gymnasium", "env.id=tests.broken:Sound-v0", "ppo.num_steps=16", "total_timesteps=128"]
-    assert exit_code(main, [*words, f"outputs={tmp_path}"]) == 0
