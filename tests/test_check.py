@@ -10,7 +10,6 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from ppo_bench.commands import check
 from ppo_bench.common.cli import exit_code
@@ -136,40 +135,6 @@ def test_a_second_end_on_the_reset_step_is_found() -> None:
     evidence = broken(check_contract(EndsAgainAtOnce, 60))[NO_SECOND_END]
     count, total = (int(word) for word in evidence.split() if word.isdigit())
     assert 0 < count < total
-
-
-class SameStep:
-    """Gymnasium with same-step autoreset."""
-
-    masks_actions = False
-
-    def __init__(self) -> None:
-        self.num_envs = 3
-        self.envs = SyncVectorEnv([self.make_one] * 3, autoreset_mode=AutoresetMode.SAME_STEP)
-        self.observation_space: Any = self.envs.single_observation_space
-        self.action_space: Any = self.envs.single_action_space
-
-    @staticmethod
-    def make_one() -> gymnasium.Env:
-        return gymnasium.make("CartPole-v1")
-
-    def reset(self, seeds: Sequence[int]) -> PolicyInput:
-        obs, _ = self.envs.reset(seed=list(seeds))
-        return PolicyInput(obs)
-
-    def step(self, actions: np.ndarray) -> EnvStep:
-        obs, reward, terminated, truncated, _ = self.envs.step(actions)
-        reward = reward.astype(np.float32)
-        return EnvStep(obs, reward, terminated, truncated, terminated | truncated, reward)
-
-    def close(self) -> None:
-        self.envs.close()
-
-
-def test_same_step_autoreset_is_found_and_called_by_its_name() -> None:
-    evidence = broken(check_contract(SameStep, 200))
-    assert set(evidence) == {NO_REWARD, NO_ACTION}
-    assert all("same step" in text for text in evidence.values())
 
 
 @pytest.mark.parametrize("backend", ["envpool", pytest.param("gymnasium", marks=pytest.mark.slow)])

@@ -180,9 +180,16 @@ def test_images_of_floats_are_taken_as_they_are(shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize(
     ("shape", "dtype"),
-    [((84, 84), np.float32), ((84, 84, 3), np.int32), ((84, 84), np.int32), ((30, 30), np.uint8), ((84,), np.uint8)],
+    [
+        ((84, 84), np.float32),
+        ((84, 84, 3), np.int32),
+        ((84, 84), np.int32),
+        ((30, 30), np.uint8),
+        ((84,), np.uint8),
+        ((84,), np.bool_),
+    ],
     ids=str,
 )
 def test_other_arrays_are_vectors(shape: tuple[int, ...], dtype: Any) -> None:
-    space = spaces.Box(0, 200, shape, dtype)
+    space = spaces.Box(0, 1 if dtype == np.bool_ else 200, shape, dtype)
     assert AUTO.build(space, CHOICE) == Mlp([8], "tanh").build(space, CHOICE)

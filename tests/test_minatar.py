@@ -18,7 +18,6 @@ from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.envs.host import JaxVectorEnv
 from ppo_bench.envs.jax.pgx_games import MinAtar
 from ppo_bench.envs.random_play import random_actions
-from ppo_bench.networks.spec import Auto, MinAtarCnn, Mlp
 
 pytestmark = pytest.mark.slow
 
@@ -73,17 +72,3 @@ def test_a_game_is_what_pgx_plays_with_the_same_keys() -> None:
     assert mine.terminated[0]
     assert_array_equal(obs[0], theirs.observation)  # the final one; the first shows the ball in row 3
     assert_array_equal(np.argwhere(env.step(action).obs[0, :, :, 1])[:, 0], [3])
-
-
-def test_auto_takes_minatars_network_for_images_of_bool_alone() -> None:
-    images = spaces.Box(0, 1, (10, 10, 4), np.bool_)  # type: ignore[arg-type]
-    actions = spaces.Discrete(3)
-    spec = Auto([64, 64], "tanh").build(images, actions)
-    assert spec == MinAtarCnn().build(images, actions)
-    weights = [parameter[:2] for parameter in spec.parameters if parameter.name.endswith("weight")]
-    assert weights[:2] == [("trunk.0.weight", (16, 3, 3, 4)), ("trunk.1.weight", (128, 8 * 8 * 16))]
-    assert not spec.uint8  # they are 0 and 1, and not divided by 255
-    board = spaces.Box(0, 1, (4, 4, 31), np.bool_)  # type: ignore[arg-type]
-    assert Auto([64, 64], "tanh").build(board, actions).parameters[0][:2] == ("trunk.0.weight", (16, 3, 3, 31))
-    flat = spaces.Box(0, 1, (10,), np.bool_)  # type: ignore[arg-type]
-    assert Auto([64, 64], "tanh").build(flat, actions) == Mlp([64, 64], "tanh").build(flat, actions)

@@ -129,7 +129,6 @@ def test_a_function_may_make_a_part(own: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.slow
 def test_a_run_says_if_code_has_changed_that_no_name_leads_to(own: Path) -> None:
-    """A module that no name of the configuration leads to; others belong to the run's identity (test_own_code.py)."""
     (own / "nets.py").write_text(f"import importlib\nimportlib.import_module('late')\n{ALGORITHM}")
     (own / "late.py").touch()
     folder = own / run_in(own).stdout.strip()

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -178,33 +175,6 @@ def test_a_tracker_that_raises_costs_a_warning_and_is_left_alone(
     assert (folder / "open").exists() == (
         moment == "open"
     )  # if it has been opened, the finished run is not logged again
-
-
-@pytest.fixture
-def silent_server() -> Iterator[str]:
-    """The address of a server that accepts every connection and never says a word."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        accepted: list[socket.socket] = []
-
-        def accept() -> None:
-            while True:
-                try:
-                    accepted.append(server.accept()[0])
-                except OSError:
-                    return
-
-        threading.Thread(target=accept, daemon=True).start()
-        yield f"http://127.0.0.1:{server.getsockname()[1]}"
-        assert accepted, "nobody has called"
-        server.shutdown(socket.SHUT_RDWR)
-
-
-def test_a_wandb_server_that_never_answers_costs_a_warning(silent_server: str, tmp_path: Path) -> None:
-    words = [*GYM, *SHORT, f"outputs={tmp_path}", "tracker=wandb"]
-    run = trained(*words, WANDB_BASE_URL=silent_server, WANDB_API_KEY="0" * 40, WANDB_INIT_TIMEOUT="2")
-    (warning,) = warnings_of(run)
-    assert "tracker=wandb has stopped: CommError" in warning
-    assert str(load_config(words).run_folder) in run.stdout.splitlines()
 
 
 HASTY = """

@@ -29,11 +29,11 @@ from ppo_bench.runners.program_runner import ProgramRunner
 from ppo_bench.runners.torch import TorchLearner
 from tests.without_data import (
     CASES,
-    MaskedScenes,
     arrays_of,
     masked_problem,
     problem_of,
     reads_zeros,
+    seen_of,
 )
 
 pytestmark = pytest.mark.slow
@@ -63,12 +63,7 @@ def _product(
 def iteration(spec: TrainingSpec, device: torch.device) -> None:
     """One iteration of `torch_eager`'s learner, on random scenes."""
     learner = TorchLearner(spec, None)
-    env: Any = spec.env
-    policy_input = env.policy_input() if isinstance(env, MaskedScenes) else PolicyInput(env.reset([0]).obs)
-    rows = spec.ppo.num_envs
-    policy_input = policy_input._replace(
-        obs=spec.network.to_input_layout(policy_input.obs), episode_start=np.ones(rows, bool)
-    )
+    policy_input, rows = seen_of(spec), spec.ppo.num_envs
     state = learner.begin_rollout(learner.load(arrays_of(spec)), 1, 1)
     with learner.acting_context():
         for t in range(spec.ppo.num_steps + 1):
