@@ -154,9 +154,9 @@ def test_a_sweep_whose_processes_are_killed_goes_on_where_they_were_and_runs_not
 
 
 def test_jobs_side_by_side_fail_alone(tmp_path: Path) -> None:
-    """By joblib; tests/slurm has submitit's launcher."""
+    """By submitit; test_hydra.py has joblib's launcher."""
     overrides = [*GYM, *SHORT, f"outputs={tmp_path}"]
-    jobs = ["hydra/launcher=joblib", "ppo.learning_rate=0.001,1e30", "seed=1", *overrides]
+    jobs = ["hydra/launcher=submitit_local", "ppo.learning_rate=0.001,1e30", "seed=1", *overrides]
     # In a process of its own: launchers have their way with a process's signals and files.
     sweep = subprocess.run([*TRAIN, "-m", *jobs], check=False, cwd=ROOT, capture_output=True, text=True)
     assert sweep.returncode == 1
