@@ -4,6 +4,7 @@ A block of `bash` has a mark on the line before it, which README and the site do
 
 - `<!-- run -->`: the tests run it as it stands, after the blocks above it on the same page, in one folder;
 - `<!-- run: total_timesteps=8192 -->`: the same, with these words added to each of its commands that train;
+- `<!-- composed: ... -->`: its words are configurations whose environments are made; who trains such ones instead;
 - `<!-- slurm: total_timesteps=2048 -->`: tests/slurm runs it on a cluster, and adds the words to launch/slurm.py;
 - `<!-- not run: ... -->`: why not.
 """
@@ -24,7 +25,7 @@ from tests.training import ROOT
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 FIRST = tuple(ROOT / name for name in ("README.md", "docs/getting-started.md", "docs/tutorial.md"))
 """Pages that are read first; tests/test_getting_started.py runs them, and tests/test_pages.py the others."""
-MARK = re.compile(r"<!-- (run|slurm|not run)(?:: (.+))? -->")
+MARK = re.compile(r"<!-- (run|composed|slurm|not run)(?:: (.+))? -->")
 TRAINS = ("train", "sweep", "bench", "equivalence")
 PYTHON = shlex.quote(sys.executable)
 PPO_BENCH = f"{PYTHON} -c 'from ppo_bench.commands.console import console; console()'"
@@ -44,7 +45,7 @@ class Block(NamedTuple):
     line: int
     language: str
     kind: str
-    """`run`, `slurm`, `not run`, or nothing where there is no mark."""
+    """`run`, `composed`, `slurm`, `not run`, or nothing where there is no mark."""
     words: str
     """What follows the mark's colon."""
     text: str

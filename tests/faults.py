@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import random
 import shutil
@@ -15,7 +16,6 @@ from typing import Any
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.loop import MIN_WRITE_INTERVAL_SECONDS
-from tests.exploit import Exploit
 from tests.processes import TRAIN, count_rows, started, wait_until
 from tests.training import ENVIRONMENT, ROOT, learnt
 
@@ -77,14 +77,14 @@ def kill_and_restart(
 ) -> list[int]:
     """Kill a run with -9 at `kills` random moments, then let it end; the iterations that it had done at each.
 
-    A moment is as likely before the next checkpoint as after it; every fourth is one of the start of the program.
+    A moment is as likely before the next checkpoint as after it; every third is one of the start of the program.
     `iteration_seconds` is about how long an iteration takes. Rows of shorter ones than `MIN_WRITE_INTERVAL_SECONDS` are
     written together.
     """
     every = configured(overrides).root.checkpoint.every_iterations
     killed_at = []
     for k in range(kills):
-        if k % 4 == 3:
+        if k % 3 == 2:
             folder = started_run(overrides, 0, rng.uniform(0, 3))
         else:
             count = _kept(folder_of(overrides)) + rng.randrange(1, 2 * every)
@@ -106,6 +106,16 @@ def _kept(folder: Path) -> int:
 
 
 # --- Damage -----------------------------------------------------------------------------------------------------------
+
+
+class Exploit:
+    """Makes a folder when it is unpickled, which no command is to do."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __reduce__(self) -> tuple[Callable[[str], None], tuple[str]]:
+        return os.mkdir, (str(self._folder),)
 
 
 def damage(folder: Path, rng: random.Random, trap: Path) -> str:

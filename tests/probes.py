@@ -56,10 +56,6 @@ class Probe:
         pass
 
 
-class Constant(Probe):
-    """One step, reward 1: V = 1."""
-
-
 class Discounting(Probe):
     """Two steps, reward 1 after the second: V(0) = gamma, V(1) = 1."""
 
@@ -80,15 +76,6 @@ class ActionOfObservation(Probe):
 
     def reward(self, actions: np.ndarray) -> np.ndarray:
         return np.where((actions == 1) == (self.signs > 0), 1.0, -1.0)
-
-
-class Choices(Probe):
-    """One step, two choices of 3 and of 2; reward 1 for (2, 0), which is reached part by part: V = 1."""
-
-    action_space = spaces.MultiDiscrete([3, 2])
-
-    def reward(self, actions: np.ndarray) -> np.ndarray:
-        return 0.5 * (actions[:, 0] == 2) + 0.5 * (actions[:, 1] == 0)
 
 
 class Target(Probe):

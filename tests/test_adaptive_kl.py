@@ -43,29 +43,26 @@ def rates_and_divergences(runner: Runner[Any], iterations: int) -> tuple[list[fl
     return rates, divergences
 
 
-def schedule(first: float, divergences: list[float], target: float = 0.01) -> list[float]:
+def schedule(first: float, divergences: list[float]) -> list[float]:
     """The rule as rl_games and RSL-RL write it."""
     rate, rates = first, []
     for divergence in divergences:
         rates.append(rate)
-        if divergence > 2 * target:
+        if divergence > 2 * 0.01:
             rate = max(1e-5, rate / 1.5)
-        elif divergence < target / 2:
+        elif divergence < 0.01 / 2:
             rate = min(HIGHEST, rate * 1.5)
     return rates
 
 
-@pytest.mark.parametrize(
-    ("first", "target"), [(1e-4, 0.01), pytest.param(1e-3, 1e-4, marks=pytest.mark.slow)], ids=["rises", "falls"]
-)
-def test_every_framework_follows_the_schedule_and_they_agree(first: float, target: float) -> None:
+def test_every_framework_follows_the_schedule_and_they_agree() -> None:
     found = []
     for framework, backend in [*((name, "gymnasium") for name in ACTING), ("jax_xla", "device")]:
-        words = [*PENDULUM, *BOUNDED, f"backend={backend}", f"ppo.learning_rate={first}", f"ppo.adaptive_kl={target}"]
+        words = [*PENDULUM, *BOUNDED, f"backend={backend}", "ppo.learning_rate=1e-4"]
         config = composed(*words, "precision=float64", f"framework={framework}")
         spec = problem_for(config.backend.make(config.task), 12, [*words, "precision=float64"])
         rates, divergences = rates_and_divergences(runner_for(framework, spec), 12)
-        assert_allclose(rates, schedule(first, divergences, target), rtol=1e-12)
+        assert_allclose(rates, schedule(1e-4, divergences), rtol=1e-12)
         assert len(set(rates)) > 2  # else it has shown nothing
         found.append((rates, divergences))
     for rates, divergences in found[1 : len(ACTING)]:

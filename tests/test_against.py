@@ -32,6 +32,9 @@ from tests.training import ROOT
 
 SCRIPT = ROOT / "tests" / "like_cleanrl" / "ppo.py"
 PRESET = ["experiment=cleanrl/ppo"]
+OTHERWISE = ["seed=7", "ppo.num_envs=3", "ppo.num_steps=32", "ppo.num_minibatches=2", "ppo.clip_vloss=false"]
+OTHERWISE += ["ppo.norm_adv=false", "ppo.anneal_lr=false", "env.id=Acrobot-v1"]
+"""Another seed and other sizes and switches than the preset's, which reach the script too."""
 
 
 def compared(
@@ -44,11 +47,11 @@ def compared(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("framework", ["torch_eager", "jax_xla"])
+@pytest.mark.parametrize(("framework", "words"), [("torch_eager", OTHERWISE), ("jax_xla", [])], ids=str)
 def test_the_same_ppo_takes_the_same_actions_and_reaches_the_same_parameters(
-    framework: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    framework: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = compared(tmp_path, capsys, *PRESET, f"frameworks=[{framework}]")
+    found = compared(tmp_path, capsys, *PRESET, f"frameworks=[{framework}]", *words)
     assert [row["iteration"] for row in found["rows"]] == [1, 2, 3]
     for row in found["rows"]:
         assert row["actions"] == 0
@@ -62,13 +65,6 @@ def test_a_coefficient_that_is_a_little_off_is_seen(tmp_path: Path, capsys: pyte
     (row,) = found["rows"]
     assert 1e-9 < row["movement"] < 1e-6
     assert not found["same"]
-
-
-@pytest.mark.slow
-def test_another_seed_and_other_sizes_reach_the_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["seed=7", "ppo.num_envs=3", "ppo.num_steps=32", "ppo.num_minibatches=2", "ppo.clip_vloss=false"]
-    words += ["ppo.norm_adv=false", "ppo.anneal_lr=false", "env.id=Acrobot-v1", "iterations=2"]
-    assert compared(tmp_path, capsys, *PRESET, "frameworks=[torch_eager]", *words)["same"]
 
 
 def test_arguments_follow_from_the_configuration() -> None:
@@ -138,16 +134,6 @@ def test_a_parameter_without_a_counterpart_is_named() -> None:
         ConfigError, match=r"actor.weight has the shape \[6, 512\], and params.actor.0.weight here \[4, 512\]"
     ):
         pairs(SHARED, initial(), NATURE | HEADS | {"actor.weight": (6, 512)})
-
-
-@pytest.mark.slow
-def test_another_network_than_the_script_s_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
-    words = [f"against={SCRIPT}", *PRESET, "network=mlp", "network.hidden_sizes=[64]", "frameworks=[torch_eager]"]
-    assert exit_code(main, words) == 2
-    assert capfd.readouterr().err.splitlines()[-1] == (
-        "ppo_bench: actor.2.weight has the shape [64, 64], and params.actor.1.weight here [2, 64]: use the network of "
-        "the script's preset"
-    )
 
 
 @pytest.mark.parametrize(

@@ -141,43 +141,11 @@ def has_fire(game: str) -> bool:
     return "FIRE" in meanings
 
 
-def test_after_a_lost_life_the_same_game_goes_on() -> None:
-    env = make_atari("BreakoutNoFrameskip-v4", Atari(True, False))
-    env.reset(seed=1)
-    seen, frame_numbers = [lives(env)], [ale(env).getEpisodeFrameNumber()]
-    for _ in range(4):
-        _, last, info = play_to_the_end(env)
-        first, _ = env.reset()
-        assert info["life_lost"]
-        assert_array_equal(first[:-1], last[1:])  # the older frames stay in the stack
-        assert np.ptp(first, axis=0).any()
-        seen.append(lives(env))
-        frame_numbers.append(ale(env).getEpisodeFrameNumber())
-    assert seen == [5, 4, 3, 2, 1]
-    assert (np.diff(frame_numbers) > 4).all()
-
-
-def test_after_the_last_life_a_new_game_starts() -> None:
-    env = make_atari("BreakoutNoFrameskip-v4", Atari(True, False))
-    env.reset(seed=1)
-    for _ in range(4):
-        play_to_the_end(env)
-        env.reset()
-    _, last, info = play_to_the_end(env)
-    assert not info["life_lost"]
-    assert lives(env) == 0
-    first, _ = env.reset()
-    assert lives(env) == 5
-    assert ale(env).getEpisodeFrameNumber() <= atari.NOOP_MAX
-    assert_array_equal(first, np.broadcast_to(first[0], first.shape))  # filled with the first frame
-    assert not np.array_equal(first, last)
-
-
-@pytest.mark.parametrize("backend", ["gymnasium", "envpool"])
+@pytest.mark.parametrize("backend", ["gymnasium", "gymnasium, baselines", "envpool"])
 def test_an_episode_is_over_with_the_last_of_five_lives(backend: str) -> None:
-    rules = Atari(episodic_life=True, reward_clip=True)
+    rules = Atari(episodic_life=True, reward_clip=True, baselines="baselines" in backend)
     env: VectorEnv
-    if backend == "gymnasium":
+    if backend != "envpool":
         env = GymnasiumEnv(Task("breakout", "BreakoutNoFrameskip-v4", 1, rules), "sync")
     else:
         env = EnvPoolEnv(Task("breakout", "Breakout-v5", 1, rules), 1)

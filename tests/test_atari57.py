@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import ale_py
 import envpool
 import gymnasium
@@ -11,9 +9,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from ppo_bench.__main__ import main
 from ppo_bench.commands.report.published import scale_of
-from ppo_bench.common.cli import exit_code
 from ppo_bench.common.paths import CONF
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import GraphEnv
@@ -62,21 +58,3 @@ def test_a_game_by_its_id_is_the_run_of_its_short_name() -> None:
     assert by_name.run_folder == by_game.run_folder
     assert by_name.task.id == "MsPacman-v5"
     assert load_config(["env=breakout", "env.game=Pong"]).run_folder == load_config(["env=pong"]).run_folder
-
-
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        ("env=brekout", "unknown env/brekout; did you mean breakout, minatar_breakout?"),
-        ("env=atari env.game=Brekout", "EnvPool has no environment 'Brekout-v5'; did you mean Breakout-v5"),
-        ("env=atari env.game=Brekout backend=gymnasium", "Did you mean: `BreakoutNoFrameskip`?"),
-        ("env.game=Pong", "env.game=Pong: cartpole has no such choice"),
-    ],
-)
-def test_an_unknown_game_is_one_line_with_the_nearest_names(
-    words: str, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert exit_code(main, [*words.split(), f"outputs={tmp_path}"]) == 2
-    said = capsys.readouterr().err.strip()
-    assert line in said
-    assert "\n" not in said

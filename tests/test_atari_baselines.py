@@ -19,9 +19,8 @@ from ppo_bench.envs.atari_baselines import make_atari_baselines
 from ppo_bench.envs.base import Atari, Task
 from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.gymnasium import GymnasiumEnv
-from tests.ale import ale, copy, lives, play_to_the_end
+from tests.ale import ale, copy
 from tests.test_envs import BACKENDS, refusal
-from tests.test_presets import PRESETS
 
 gymnasium.register_envs(ale_py)
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the v4 games are meant
@@ -74,40 +73,12 @@ def test_a_game_without_fire_begins_with_the_frame_of_its_last_noop() -> None:
     assert_array_equal(obs, np.stack([seen_after(env, [NOOP] * noops, pooled=1)] * 4))
 
 
-def test_a_game_begins_after_1_to_30_noops() -> None:
-    env = make_atari_baselines("FreewayNoFrameskip-v4", Atari(True, False))
-    numbers = set()
-    for seed in [1] + [None] * 150:
-        env.reset(seed=seed)
-        numbers.add(int(ale(env).getEpisodeFrameNumber()))
-    assert min(numbers) == 1
-    assert max(numbers) == NOOP_MAX
-    assert len(numbers) >= 25
-
-
-@pytest.mark.parametrize(("env_id", "frames"), [("Breakout", 4 + len(STEPS_OF_FIRE)), ("MsPacman", 4)])
-def test_the_next_life_begins_in_the_same_game_after_a_noop_and_fire_without_more_noops(
-    env_id: str, frames: int
-) -> None:
-    env = make_atari_baselines(f"{env_id}NoFrameskip-v4", Atari(True, False))
-    env.reset(seed=1)
-    seen = [lives(env)]
-    for _ in range(2):
-        _, last, info = play_to_the_end(env)
-        assert info["life_lost"]
-        before = ale(env).getEpisodeFrameNumber()
-        first, _ = env.reset()
-        assert ale(env).getEpisodeFrameNumber() == before + frames
-        assert_array_equal(first, np.stack([first[0]] * 4))  # the stack begins anew
-        assert not np.array_equal(first, last)
-        seen.append(lives(env))
-    assert np.diff(seen).tolist() == [-1, -1]
-
-
-def test_the_frames_of_the_next_life_are_those_of_its_own_steps() -> None:
-    raw_env, noops = raw("BreakoutNoFrameskip-v4", 1)
-    seen_after(raw_env, [NOOP] * noops + STEPS_OF_FIRE)
-    env = breakout()
+@pytest.mark.parametrize(("name", "begin"), [("Breakout", STEPS_OF_FIRE), ("MsPacman", [])], ids=["fire", "no fire"])
+def test_the_frames_of_the_next_life_are_those_of_its_own_steps(name: str, begin: list[int]) -> None:
+    """It begins in the same game with a no-op, and with fire where the game has it."""
+    raw_env, noops = raw(f"{name}NoFrameskip-v4", 1)
+    seen_after(raw_env, [NOOP] * noops + begin)
+    env = GymnasiumEnv(Task("game", f"{name}NoFrameskip-v4", 1, RULES), "sync")
     env.reset([1])
     rng = np.random.default_rng(1)
     for _ in range(500):
@@ -118,27 +89,9 @@ def test_the_frames_of_the_next_life_are_those_of_its_own_steps() -> None:
             break
     assert not step.episode_over[0]
     first = env.step(np.array([3])).obs[0]  # the action of a reset step is nobody's
-    assert_array_equal(first, np.stack([seen_after(raw_env, [NOOP] * 4 + STEPS_OF_FIRE)] * 4))
+    assert_array_equal(first, np.stack([seen_after(raw_env, [NOOP] * 4 + begin)] * 4))
     assert_array_equal(ale(game(env)).getRAM(), ale(raw_env).getRAM())
     env.close()
-
-
-def test_an_episode_is_over_with_the_last_of_five_lives_and_a_new_game_begins() -> None:
-    env = breakout()
-    env.reset([1])
-    rng = np.random.default_rng(1)
-    over = []
-    for _ in range(600):
-        step = copy(env.step(rng.integers(0, 4, 1)))
-        if step.terminated[0]:
-            over.append(bool(step.episode_over[0]))
-            left = lives(game(env))
-            env.step(np.zeros(1, np.int64))
-            began = ale(game(env)).getEpisodeFrameNumber() <= NOOP_MAX + len(STEPS_OF_FIRE)
-            assert (lives(game(env)), began) == ((5, True) if over[-1] else (left, False))
-    env.close()
-    assert len(over) >= 10
-    assert over == [end % 5 == 4 for end in range(len(over))]
 
 
 def test_the_limit_of_frames_counts_those_of_the_reset_and_truncates(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,16 +120,6 @@ def test_envpool_refuses_it() -> None:
     assert said == (
         "env.atari.baselines: backend=envpool has resets of its own; use backend=gymnasium or env.atari.baselines=false"
     )
-
-
-@pytest.mark.slow
-def test_the_presets_of_gymnasiums_scripts_alone_ask_for_it() -> None:
-    tasks = {preset: load_config([f"experiment={preset}"]).task for preset in PRESETS}
-    assert [name for name, task in tasks.items() if task.atari and task.atari.baselines] == [
-        "cleanrl/ppo_atari",
-        "cleanrl/ppo_atari_lstm",
-        "cleanrl/ppo_atari_multigpu",
-    ]
 
 
 def test_the_preset_keeps_it_for_another_game_and_it_can_be_switched_off() -> None:

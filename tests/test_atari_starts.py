@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from ppo_bench.envs import atari
+from ppo_bench.envs import atari, envpool
 from ppo_bench.envs.atari import make_atari
-from ppo_bench.envs.base import Atari, Task
-from ppo_bench.envs.gymnasium import GymnasiumEnv
-from tests.ale import ale, copy
+from ppo_bench.envs.base import Atari, EnvStep, Task, VectorEnv
+from ppo_bench.envs.envpool import EnvPoolBackend
+from ppo_bench.envs.envpool_xla import EnvPoolXlaBackend
+from ppo_bench.envs.host import to_vector_env
+from tests.ale import ale
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the v4 games are meant
 
@@ -57,19 +59,6 @@ def test_games_start_with_fire_only_where_they_have_it(game: str, last: int) -> 
     assert not np.array_equal(ale(env).getRAM(), memory_after(env_id, 3, [atari.NOOP] * (frames - 1) + [other]))
 
 
-def test_the_step_limit_truncates_a_game_and_does_not_terminate_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(atari, "MAX_STEPS_PER_GAME", 20)
-    env = GymnasiumEnv(Task("pong", "PongNoFrameskip-v4", 2, Atari(True, True)), "sync")
-    env.reset([1, 2])
-    steps = [copy(env.step(np.zeros(2, int))) for _ in range(42)]
-    ends = np.zeros((42, 2), bool)
-    ends[[19, 40]] = True  # step 20 is the reset
-    assert_array_equal([step.truncated for step in steps], ends)
-    assert_array_equal([step.episode_over for step in steps], ends)
-    assert not any(step.terminated.any() for step in steps)
-    env.close()
-
-
 def test_a_game_that_ends_on_the_step_limit_is_terminated_and_not_truncated(monkeypatch: pytest.MonkeyPatch) -> None:
     def last_step() -> tuple[int, bool, bool]:
         env = make_atari("BreakoutNoFrameskip-v4", Atari(False, False))
@@ -87,3 +76,35 @@ def test_a_game_that_ends_on_the_step_limit_is_terminated_and_not_truncated(monk
     assert last_step() == (length, True, False)
     monkeypatch.setattr(atari, "MAX_STEPS_PER_GAME", length - 1)
     assert last_step() == (length - 1, False, True)
+
+
+LIVES = Atari(episodic_life=True, reward_clip=True)
+ACTIONS = np.random.default_rng(0).integers(0, 4, 200)
+
+
+def breakout(backend: str, limit: int) -> VectorEnv:
+    task = Task("breakout", "Breakout-v5", 1, LIVES, kwargs={"max_episode_steps": limit})
+    return to_vector_env((EnvPoolXlaBackend if backend == "envpool_xla" else EnvPoolBackend)(backend, 1).make(task))
+
+
+def played(env: VectorEnv, num_steps: int) -> EnvStep:
+    env.reset([5])
+    steps = EnvStep.stack([env.step(action).map(np.copy) for action in ACTIONS[:num_steps, None]])
+    env.close()
+    return steps
+
+
+@pytest.mark.parametrize("backend", ["envpool", "envpool_xla"])
+def test_a_game_that_is_lost_in_the_very_step_of_the_limit_is_lost(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(envpool, "ATARI_TASK_OPTIONS", set())  # the limit is the task's otherwise
+    free = played(breakout("envpool", 27_000), 200)
+    lost = int(np.flatnonzero(free.episode_over[:, 0])[0])
+    resets = int((free.terminated[:lost, 0]).sum())  # of lost lives, which are no steps of the game
+    limit = lost + 1 - resets
+    for of_the_limit, expected in ((limit + 1, (True, False)), (limit, (True, False)), (limit - 1, (False, True))):
+        steps = played(breakout(backend, of_the_limit), lost + 1)
+        at = lost if of_the_limit >= limit else lost - 1
+        assert (bool(steps.terminated[at, 0]), bool(steps.truncated[at, 0])) == expected
+        assert steps.episode_over[at, 0]

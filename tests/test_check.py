@@ -9,8 +9,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.envs.classic_control import CartPoleEnv
 
+from ppo_bench.commands import check
+from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import EnvStep, PolicyInput, VectorEnv
 from ppo_bench.envs.check import Finding, check_contract
@@ -132,46 +134,53 @@ def test_a_second_end_on_the_reset_step_is_found() -> None:
     assert 0 < count < total
 
 
-class SameStep:
-    """Gymnasium with same-step autoreset."""
-
-    masks_actions = False
-
-    def __init__(self) -> None:
-        self.num_envs = 3
-        self.envs = SyncVectorEnv([self.make_one] * 3, autoreset_mode=AutoresetMode.SAME_STEP)
-        self.observation_space: Any = self.envs.single_observation_space
-        self.action_space: Any = self.envs.single_action_space
-
-    @staticmethod
-    def make_one() -> gymnasium.Env:
-        return gymnasium.make("CartPole-v1")
-
-    def reset(self, seeds: Sequence[int]) -> PolicyInput:
-        obs, _ = self.envs.reset(seed=list(seeds))
-        return PolicyInput(obs)
-
-    def step(self, actions: np.ndarray) -> EnvStep:
-        obs, reward, terminated, truncated, _ = self.envs.step(actions)
-        reward = reward.astype(np.float32)
-        return EnvStep(obs, reward, terminated, truncated, terminated | truncated, reward)
-
-    def close(self) -> None:
-        self.envs.close()
-
-
-def test_same_step_autoreset_is_found_and_called_by_its_name() -> None:
-    evidence = broken(check_contract(SameStep, 200))
-    assert set(evidence) == {NO_REWARD, NO_ACTION}
-    assert all("same step" in text for text in evidence.values())
-
-
-@pytest.mark.parametrize(
-    "backend", ["envpool", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gymnasium", "envpool_xla"))]
-)
+@pytest.mark.parametrize("backend", ["envpool", pytest.param("gymnasium", marks=pytest.mark.slow)])
 def test_dm_controls_tasks_keep_the_contract(backend: str) -> None:
     """EnvPool itself pays a reward for the reset in this task; its episodes last 1,000 steps."""
     config = load_config(["env=dmc_cartpole_balance", f"backend={backend}"])
     findings = check_contract(lambda: config.backend.make(replace(config.task, num_envs=2)), 1_010)
     assert {finding.rule: finding.evidence for finding in findings if not finding.holds} == {}
     assert len(findings) == 15
+
+
+@pytest.mark.slow
+def test_the_command_prints_a_line_for_each_rule_and_the_verdict(capfd: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(check.main, ["env=cartpole", "backend=gymnasium", "--num-steps", "300"]) == 0
+    out, err = capfd.readouterr()
+    *rules, verdict = out.splitlines()
+    assert verdict == "CartPole-v1 on gymnasium keeps the contract"
+    assert len(rules) == 15
+    assert all(line.startswith("ok ") for line in rules)
+    assert err == ""
+
+
+@pytest.mark.slow
+def test_the_command_fails_if_a_rule_is_broken(capfd: pytest.CaptureFixture[str]) -> None:
+    few = ["--num-steps", "2"]  # no episode is over by then
+    assert exit_code(check.main, ["env=cartpole", "backend=gymnasium", *few]) == 1
+    out, _ = capfd.readouterr()
+    assert f"FAIL  {ENDS}" in out
+    assert out.splitlines()[-1] == "CartPole-v1 on gymnasium breaks 1 of 15 rules"
+
+
+class Crashes(CartPoleEnv):
+    """CartPole that raises in its thirtieth step."""
+
+    steps = 0
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        if self.steps == 30:
+            raise RuntimeError("the pole\nbroke")
+        return super().step(action)
+
+
+gymnasium.register("Crashes-v0", "tests.test_check:Crashes")
+
+
+@pytest.mark.slow
+def test_what_an_environment_raises_is_shown_and_a_line(capfd: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(check.main, ["env.id=tests.test_check:Crashes-v0"]) == 1
+    out, err = capfd.readouterr()
+    assert out == "FAIL  it raises in random play: RuntimeError: the pole broke\n"
+    assert "in step\n    raise RuntimeError" in err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,14 @@ import pytest
 from omegaconf import OmegaConf
 
 from ppo_bench.algorithms.base import Hyperparameters
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.paths import CONF
 from ppo_bench.common.values import file_name
 from ppo_bench.configuration.compose import env_ids
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import Atari
 from ppo_bench.networks.spec import Auto
+from ppo_bench.sweeps.expand import expand
 
 CLASSIC: dict[str, Any] = OmegaConf.load(CONF / "ppo" / "classic.yaml")  # type: ignore[assignment]
 del CLASSIC["defaults"]
@@ -87,12 +90,6 @@ def test_a_run_folder_says_what_was_run() -> None:
     assert folder.parent.name.startswith("hopper-gymnasium-torch_eager-")
     assert folder.parent.parent == Path("/data/runs/a/b")
     assert len(folder.parent.name.rpartition("-")[2]) == 8
-
-
-def test_two_seeds_share_the_folder_of_their_experiment() -> None:
-    one, two = (load_config([f"seed={seed}"]).run_folder for seed in (1, 2))
-    assert (one.name, two.name) == ("seed1", "seed2")
-    assert one.parent == two.parent
 
 
 def test_a_folder_may_begin_at_home_and_have_any_name() -> None:
@@ -181,3 +178,19 @@ def test_the_overrides_of_a_configuration_compose_it_again(words: list[str], see
     again = [load_config(config.overrides) for config in configs]
     assert [config.run_folder for config in again] == [config.run_folder for config in configs]
     assert {config.root.num_seeds for config in again} == {1}
+
+
+@pytest.mark.parametrize("name", ["1.10", "2024_10", "007", "true", "1e3", "a", "läufe/ü"])
+def test_a_name_in_quotes_stays_as_it_is(name: str) -> None:
+    config = load_config([f"name='{name}'", f"outputs='{name}'"])
+    assert (config.root.name, config.root.outputs) == (name, name)
+    jobs = expand([f"name='{name}',b"])
+    assert [load_config(job).root.name for job in jobs] == [name, "b"]
+
+
+def test_a_hidden_name_is_refused_since_no_command_would_find_its_runs() -> None:
+    for name in (".trial", "a/.b"):
+        with pytest.raises(
+            ConfigError, match=re.escape(f"name={name}: must be a relative path without '..' or hidden")
+        ):
+            load_config([f"name={name}"])

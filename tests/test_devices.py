@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -15,17 +16,18 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 import ppo_bench
+from ppo_bench.__main__ import main
+from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
-from ppo_bench.mathematics import noise, normalize, ppo
-from ppo_bench.mathematics.arrays import ArrayRole, ArraySpec
-from ppo_bench.mathematics.shards import SINGLE_SHARD, Shard, concatenate_shards, slice_shard
+from ppo_bench.mathematics import noise, normalize
+from ppo_bench.mathematics.shards import Shard
 from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.torch.ops import TorchOps
 from ppo_bench.runners.update_functions import UpdateFunctions, make_update_functions
+from tests.refusals import assert_one_line
 from tests.runners import problem_for
 from tests.scenes import RandomScenes
-from tests.test_losses import normalized
 
 OPS = TorchOps(torch.float64, torch.float64)
 
@@ -74,17 +76,6 @@ def test_shards_are_shuffled_independently() -> None:
     assert not np.array_equal(*places)
 
 
-@pytest.mark.parametrize("devices", [2, 4])
-def test_a_device_draws_what_its_shards_have_in_the_whole(devices: int) -> None:
-    whole = drawn(update_functions("ppo.shards=4"))
-    of_device = 8 // devices
-    for device in range(devices):
-        rows = drawn(update_functions("ppo.shards=4", devices=devices), device * of_device)
-        steps, envs = rows // of_device, rows % of_device + device * of_device
-        part = slice(device * 16 // devices, (device + 1) * 16 // devices)
-        assert_array_equal(steps * 8 + envs, whole[..., part])
-
-
 def test_a_process_resets_its_environments_by_their_own_seeds() -> None:
     spec, seeds = problem_for(RandomScenes(8, False, False), 10, []), noise.env_seeds(5, 3, 8)
     parts = [dataclasses.replace(spec, shard=Shard(k, 2)).env_seeds(5, 3) for k in range(2)]
@@ -127,45 +118,6 @@ def on_two_devices(function: Any, *arrays: np.ndarray) -> Any:
         return jax.vmap(functools.partial(function, total), axis_name="devices")(*halves)
 
 
-def transitions(rng: np.random.Generator, size: int = 12) -> dict[str, np.ndarray]:
-    batch = {name: rng.normal(size=size) for name in ("log_probs", "values", "advantages", "returns")}
-    value_mask = np.array([1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 1, 1.0])[:size]
-    return batch | {"value_weight": value_mask, "policy_weight": value_mask * (np.arange(size) % 4 != 1)}
-
-
-def test_weights_of_a_minibatch_are_those_of_all_its_parts() -> None:
-    batch = transitions(np.random.default_rng(0))
-    policy, advantages = batch["policy_weight"], batch["advantages"]
-
-    def part(total: Any, mask: Any, advantages: Any) -> Any:
-        weights = ppo.normalize_masks(jnp, mask, total)
-        return weights, ppo.normalize_advantages(jnp, advantages, weights, total)
-
-    weights, normalised = (np.ravel(x) for x in on_two_devices(part, policy, advantages))
-    assert_allclose(weights, policy / policy.sum(), rtol=1e-15)
-    acting = advantages[policy == 1]
-    assert_allclose(normalised[policy == 1], (acting - acting.mean()) / (acting.std() + 1e-8), rtol=1e-13)
-
-
-@pytest.mark.parametrize("norm_adv", [True, False])
-def test_losses_of_the_parts_add_up_to_that_of_the_minibatch(norm_adv: bool) -> None:
-    rng = np.random.default_rng(1)
-    batch, fresh = transitions(rng), rng.normal(size=(3, 12))
-    options: dict[str, Any] = {"clip_coef": 0.2, "clip_vloss": True, "ent_coef": 0.01, "vf_coef": 0.5}
-    names = list(batch)
-
-    def part(total: Any, log_probs: Any, entropies: Any, values: Any, *arrays: Any) -> Any:
-        own = normalized(jnp, ppo.Transitions(**dict(zip(names, arrays, strict=True))), norm_adv, total)
-        return ppo.losses(jnp, log_probs, entropies, values, own, **options)
-
-    parts = on_two_devices(part, *fresh, *batch.values())
-    log_probs, entropies, values = fresh
-    alone = ppo.losses(np, log_probs, entropies, values, normalized(np, ppo.Transitions(**batch), norm_adv), **options)
-    assert not np.isclose(float(parts.total[0]), float(parts.total[1]))
-    for name, expected in alone._asdict().items():
-        assert_allclose(np.sum(np.asarray(getattr(parts, name))), expected, rtol=1e-13, err_msg=name)
-
-
 @pytest.mark.parametrize("masked", [False, True])
 def test_pooled_moments_are_those_of_all_entries(masked: bool) -> None:
     rng = np.random.default_rng(3)
@@ -188,22 +140,6 @@ def test_advantages_are_normalised_by_shard_where_that_is_asked_for() -> None:
     made = update_functions("ppo.shards=2", "ppo.norm_adv_by_shard=true")
     advantages, mask = torch.tensor([[1.0, 3.0, 5.0, 9.0], [1.0, 1.0, 1.0, 0.0]]).double()
     assert_allclose(made._normalize_by_shard(advantages[None], mask[None])[0, :3], [-1, 1, 0], atol=1e-7)
-
-
-def test_arrays_are_cut_and_joined_along_the_environments() -> None:
-    declared = [
-        ArraySpec("a", (4, 2), "float64", ArrayRole.ENVIRONMENT, env_axis=0),
-        ArraySpec("b", (3, 4), "float64", ArrayRole.ROLLOUT, env_axis=1),
-        ArraySpec("c", (4,), "float64", ArrayRole.PARAMETER),
-    ]
-    arrays = {"a": np.arange(8.0).reshape(4, 2), "b": np.arange(12.0).reshape(3, 4), "c": np.arange(4.0)}
-    parts = [slice_shard(declared, arrays, Shard(k, 2)) for k in range(2)]
-    assert_array_equal(parts[1]["a"], [[4, 5], [6, 7]])
-    assert_array_equal(parts[1]["b"], [[2, 3], [6, 7], [10, 11]])
-    assert_array_equal(parts[1]["c"], arrays["c"])
-    for name, array in concatenate_shards(declared, parts).items():
-        assert_array_equal(array, arrays[name])
-    assert slice_shard(declared, arrays, SINGLE_SHARD)["a"].shape == (4, 2)
 
 
 # --- Wrong input ------------------------------------------------------------------------------------------------------
@@ -245,3 +181,28 @@ def test_minibatches_that_shards_cannot_fill_equally_are_one_line() -> None:
         ConfigError, match=r"num_minibatches=4 does not divide 2, which is ppo\.num_envs / ppo\.shards=2"
     ):
         problem_for(RandomScenes(4, False, False), 1, words)
+
+
+TWO = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        (TWO | {"MASTER_PORT": "x"}, "MASTER_PORT=x: expected a whole number"),
+        (TWO | {"RANK": "2"}, "RANK=2 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2: expected a rank below"),
+        ({"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}, "set MASTER_ADDR and MASTER_PORT, too"),
+    ],
+)
+def test_a_launchers_variables_that_make_no_sense_are_one_line(
+    variables: dict[str, str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    words = ["env=cartpole", "devices=2", "ppo.shards=2", "device=cpu", f"outputs={tmp_path}"]
+    assert exit_code(main, words) == 2
+    assert_one_line(capfd.readouterr().err, said)

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-import scipy.stats
 from numpy.testing import assert_allclose, assert_array_equal
 
 from ppo_bench.mathematics import distributions
@@ -31,17 +30,6 @@ def test_categorical_stays_finite_at_extreme_logits(ns: Namespace) -> None:
         ns.run(distributions.categorical_log_prob, policy_outputs, np.array([0, 1, 0])), [0, -1000, -2000]
     )
     assert_array_equal(ns.run(distributions.categorical_entropy, policy_outputs), [0, 0, 0])
-
-
-def test_categorical_matches_scipy(ns: Namespace) -> None:
-    rng = np.random.default_rng(2)
-    logits, actions = rng.normal(size=(20, 5)), rng.integers(0, 5, 20)
-    one_draw = [scipy.stats.multinomial(1, p) for p in np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)]
-    expected = [draw.logpmf(np.eye(5)[action]) for draw, action in zip(one_draw, actions, strict=True)]
-    assert_allclose(ns.run(distributions.categorical_log_prob, (logits,), actions), expected, rtol=1e-12)
-    assert_allclose(
-        ns.run(distributions.categorical_entropy, (logits,)), [draw.entropy() for draw in one_draw], rtol=1e-12
-    )
 
 
 def test_categorical_sample_is_the_argmax_of_logits_and_noise(ns: Namespace) -> None:
@@ -76,17 +64,6 @@ def test_normal_by_hand(ns: Namespace) -> None:
     )
     # 2 * 1/2 ln(2 pi e) + ln 2
     assert_allclose(ns.run(distributions.normal_entropy, policy_outputs), [1 + LN2PI + LN2], rtol=1e-14)
-
-
-def test_normal_matches_scipy(ns: Namespace) -> None:
-    rng = np.random.default_rng(3)
-    mean, log_std, actions = rng.normal(size=(20, 4)), rng.normal(size=4), rng.normal(size=(20, 4))
-    joint = [scipy.stats.multivariate_normal(m, np.diag(np.exp(2 * log_std))) for m in mean]
-    expected = [density.logpdf(action) for density, action in zip(joint, actions, strict=True)]
-    assert_allclose(ns.run(distributions.normal_log_prob, (mean, log_std), actions), expected, rtol=1e-12)
-    assert_allclose(
-        ns.run(distributions.normal_entropy, (mean, log_std)), [density.entropy() for density in joint], rtol=1e-12
-    )
 
 
 def test_normal_sample_scales_and_shifts_the_noise(ns: Namespace) -> None:

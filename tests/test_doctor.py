@@ -57,14 +57,6 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return rows
 
 
-def of_packages(*packages: str) -> Callable[[Machine], None]:
-    return lambda machine: machine.hide(*packages)
-
-
-def no_path(machine: Machine) -> None:
-    machine.environment["PATH"] = ""
-
-
 def replaced(package: str, code: str) -> Callable[[Machine], None]:
     """A package that is installed, and whose import does something else."""
 
@@ -75,9 +67,19 @@ def replaced(package: str, code: str) -> Callable[[Machine], None]:
     return hide
 
 
-HIDDEN: dict[str, tuple[Callable[[Machine], None], dict[str, str], int]] = {
+def without_programs_and_with_an_older_optax(machine: Machine) -> None:
+    machine.environment["PATH"] = ""
+    (info,) = machine.site.glob("optax-*.dist-info")
+    info.unlink()
+    older = machine.site / "optax-0.1.9.dist-info"
+    older.mkdir()
+    (older / "METADATA").write_text("Metadata-Version: 2.1\nName: optax\nVersion: 0.1.9\n")
+
+
+HIDDEN: dict[str, tuple[list[str], list[Callable[[Machine], None]], dict[str, str], int]] = {
     "torch": (
-        of_packages("torch"),
+        ["torch"],
+        [],
         {
             "torch": "no torch fix: pip install 'ppo-bench[torch]'",
             "CUDA in PyTorch": "torch: not installed fix: pip install 'ppo-bench[torch]'",
@@ -85,61 +87,64 @@ HIDDEN: dict[str, tuple[Callable[[Machine], None], dict[str, str], int]] = {
         },
         1,
     ),
-    "a torch that crashes": (
-        replaced("torch", CRASH),
-        {"CUDA in PyTorch": "torch: killed by SIGSEGV fix: pip install --force-reinstall 'ppo-bench[torch]'"},
+    "a torch that crashes, a jax that fails": (
+        [],
+        [replaced("torch", CRASH), replaced("jax", "raise RuntimeError('no backend')")],
+        {
+            "CUDA in PyTorch": "torch: killed by SIGSEGV fix: pip install --force-reinstall 'ppo-bench[torch]'",
+            "CUDA in JAX": "jax: RuntimeError: no backend fix: pip install --force-reinstall 'ppo-bench[jax]'",
+        },
         1,
     ),
-    "hydra": (of_packages("hydra_core"), {"ppo-bench": "no hydra-core fix: pip install ppo-bench"}, 1),
-    "jax": (
-        of_packages("jax"),
+    "hydra": (["hydra_core"], [], {"ppo-bench": "no hydra-core fix: pip install ppo-bench"}, 1),
+    "jax, ale-py": (
+        ["jax", "ale_py"],
+        [],
         {
             "jax": "no jax fix: pip install 'ppo-bench[jax]'",
             "CUDA in JAX": "jax: not installed fix: pip install 'ppo-bench[jax]'",
             "brax": "no jax fix: pip install 'ppo-bench[brax]'",
             "minatar": "no jax fix: pip install 'ppo-bench[minatar]'",
+            "atari": "no ale-py fix: pip install 'ppo-bench[atari]'",
+            "pettingzoo": "no ale-py fix: pip install 'ppo-bench[pettingzoo]'",
         },
         0,
     ),
-    "EnvPool": (of_packages("envpool"), {"envpool": "no envpool fix: pip install 'ppo-bench[envpool]'"}, 0),
-    "programs": (no_path, {"C++ compiler": "no g++ on PATH fix: apt install g++"}, 0),
+    "EnvPool, pygame, programs, a newer optax": (
+        ["envpool", "pygame_ce"],
+        [without_programs_and_with_an_older_optax],
+        {
+            "envpool": "no envpool fix: pip install 'ppo-bench[envpool]'",
+            "pettingzoo": "no pygame-ce fix: pip install 'ppo-bench[pettingzoo]'",
+            "video": "no pygame-ce fix: pip install 'ppo-bench[video]'",
+            "C++ compiler": "no g++ on PATH fix: apt install g++",
+            "jax": "optax 0.1.9 is not >=0.2.3 fix: pip install 'ppo-bench[jax]'",
+        },
+        0,
+    ),
 }
-
-
-TOGETHER = (("torch",), ("a torch that crashes", "jax"), ("hydra", "EnvPool", "programs"))
-"""Groups of packages and programs that are hidden at once, since a machine takes seconds; each has its own lines."""
-
-
-def test_everything_is_hidden_once() -> None:
-    assert sorted(what for together in TOGETHER for what in together) == sorted(HIDDEN)
+"""What is hidden at once, since a machine takes seconds: packages and others, the lines about them, the exit code."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("together", TOGETHER, ids=", ".join)
+@pytest.mark.parametrize(("packages", "others", "expected", "code"), HIDDEN.values(), ids=list(HIDDEN))
 def test_what_is_hidden_has_the_line_that_fixes_it(
-    together: tuple[str, ...], here: dict[str, str], tmp_path: Path
+    packages: list[str],
+    others: list[Callable[[Machine], None]],
+    expected: dict[str, str],
+    code: int,
+    here: dict[str, str],
+    tmp_path: Path,
 ) -> None:
-    machine, expected, code = Machine(tmp_path / "venv"), dict[str, str](), 0
-    for what in together:
-        hide, lines, ends = HIDDEN[what]
+    machine = Machine(tmp_path / "venv")
+    machine.hide(*packages)
+    for hide in others:
         hide(machine)
-        expected, code = expected | lines, max(code, ends)
     found_code, rows = machine.examine()
     assert {name: rows[name][-len(said) :] for name, said in expected.items()} == expected
     assert [name for name in set(here) - set(expected) if rows[name] != here[name]] == []
     assert found_code == code
     assert machine.summary.startswith("The default run will fail. Fix:" if code else "The default run can run")
-
-
-@pytest.mark.slow
-def test_older_versions_programs_on_path_and_the_cores_of_the_process_are_seen(tmp_path: Path) -> None:
-    machine = Machine(tmp_path / "venv")
-    (info,) = machine.site.glob("optax-*.dist-info")
-    info.unlink()
-    older = machine.site / "optax-0.1.9.dist-info"
-    older.mkdir()
-    (older / "METADATA").write_text("Metadata-Version: 2.1\nName: optax\nVersion: 0.1.9\n")
-    assert machine.examine()[1]["jax"] == "optax 0.1.9 is not >=0.2.3 fix: pip install 'ppo-bench[jax]'"
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,13 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
+from numpy.testing import assert_allclose
 
+from ppo_bench.commands.interface import train
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.gymnasium import GymnasiumBackend
 from ppo_bench.envs.observation_flattening import dropped_texts
+from ppo_bench.runners import checkpoint
 from tests.test_envs import BACKENDS, refusal
 from tests.training import trained
 
@@ -172,3 +175,17 @@ def test_a_training_says_which_texts_its_policy_does_not_see(tmp_path: Path, cap
     trained(tmp_path, *words)
     said = capfd.readouterr().err.splitlines()
     assert f"ppo_bench: warning: the policy does not see the texts in the observations of {id_}: mission" in said
+
+
+def test_numbers_of_40_bits_reach_jax_as_they_reach_pytorch(tmp_path: Path) -> None:
+    words = ["env.id=tests.broken:LargeIntegers-v0", "backend=gymnasium", "device=cpu", f"outputs={tmp_path}"]
+    small = ["ppo.num_envs=4", "ppo.num_steps=16", "ppo.num_minibatches=1", "ppo.update_epochs=1"]
+    small += ["total_timesteps=64"]
+    torch, jax = (
+        checkpoint.load_named(checkpoint.find(train([*words, *small, f"framework={framework}"])[0])).arrays
+        for framework in ("torch_eager", "jax_xla")
+    )
+    name = "adam.mean.critic.2.weight"
+    largest = np.abs(torch[name]).max()
+    assert largest > 0
+    assert_allclose(jax[name], torch[name], rtol=0, atol=1e-3 * largest)

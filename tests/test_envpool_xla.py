@@ -7,18 +7,19 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import envpool
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from ppo_bench.envs.base import Atari, GraphEnv, Task, VectorEnv
-from ppo_bench.envs.envpool import EnvPoolBackend
+from ppo_bench.envs.base import Atari, EnvStep, GraphEnv, Task, VectorEnv
+from ppo_bench.envs.envpool import EnvPoolBackend, EnvPoolEnv, make_env_step
 from ppo_bench.envs.envpool_xla import EnvPoolXlaBackend
 from ppo_bench.envs.host import JaxVectorEnv
-from ppo_bench.runners.base import Episode
+from ppo_bench.envs.random_play import random_actions
 from ppo_bench.runners.program_runner import ProgramRunner
 from tests.processes import TRAIN
-from tests.runners import composed, problem_for, runner_for
+from tests.runners import problem_for, runner_for
 from tests.training import ENVIRONMENT
 
 CARTPOLE = Task("cartpole", "CartPole-v1", 4)
@@ -28,6 +29,8 @@ TASKS = {
     "breakout": Task("breakout", "Breakout-v5", 2, Atari(episodic_life=True, reward_clip=True)),
     "fish_swim": Task("fish_swim", "FishSwim-v1", 2, kwargs={"max_episode_steps": 100}),  # of dm_control: a dictionary
     "lunar_lander": Task("lunar_lander", "LunarLander-v3", 2),
+    "memory": Task("memory", "MiniGrid-MemoryS7-v0", 2),  # a grid of categories
+    "taxi": Task("taxi", "Taxi-v3", 2),  # choices
 }
 
 
@@ -119,28 +122,6 @@ def test_pools_rebuilt_in_memory_given_back_play_from_their_own_seeds() -> None:
     assert not np.array_equal(plays[0], plays[1])
 
 
-def episodes_of(backend: str) -> list[Episode]:
-    """Environments restart after the fifth iteration of ten."""
-    config = composed("framework=jax_xla", f"backend={backend}")
-    spec = problem_for(config.backend.make(config.task), 100, [])
-    runner = runner_for("jax_xla", spec)
-    state = runner.init(1)
-    finished = []
-    for iteration in range(1, 11):
-        state, _, episodes = runner.iterate(state)
-        finished += [episode._replace(step=episode.step + iteration * spec.ppo.batch_size) for episode in episodes]
-        if iteration == 5:
-            state = runner.restart_envs(state)
-    runner.close()
-    return finished
-
-
-def test_training_sees_the_same_episodes_as_on_the_host() -> None:
-    expected = episodes_of("envpool")
-    assert episodes_of("envpool_xla") == expected
-    assert len(expected) > 100
-
-
 @pytest.mark.slow
 def test_programs_of_a_pool_are_not_kept_for_other_processes(tmp_path: Path) -> None:
     """They hold its address; those of environments in JAX are kept."""
@@ -153,3 +134,41 @@ def test_programs_of_a_pool_are_not_kept_for_other_processes(tmp_path: Path) -> 
         kept[backend] = list(cache.rglob("jit_iterate*"))
     assert kept["device"]
     assert not kept["envpool_xla"]
+
+
+STEPPED = [
+    Task("cartpole", "CartPole-v1", 3),
+    Task("hopper", "Hopper-v4", 3),
+    Task("breakout", "Breakout-v5", 3, Atari(episodic_life=True, reward_clip=True)),
+    Task("walker_walk", "WalkerWalk-v1", 3),  # a dictionary of observations
+    Task("memory", "MiniGrid-MemoryS7-v0", 3),  # of categories among them
+    Task("taxi", "Taxi-v3", 3),  # choices
+    Task("maze", "Maze-v0", 3),  # dictionaries within a dictionary
+    Task("lunar_lander", "LunarLander-v3", 3),
+    Task("bipedal_walker", "BipedalWalker-v3", 3),  # whose action_array_spec lacks the number of environments
+]
+
+
+def assert_same(mine: EnvStep, theirs: EnvStep) -> None:
+    for a, b in zip(mine, theirs, strict=True):
+        assert_array_equal(a, b, strict=True)
+
+
+@pytest.mark.parametrize("task", STEPPED, ids=lambda task: task.name)
+def test_a_step_is_that_of_the_pool(task: Task) -> None:
+    env = EnvPoolEnv(task, num_threads=1)
+    first = env.reset([5, 6, 7]).obs
+    pool = envpool.make_gymnasium(task.id, env_seed=[5, 6, 7], **env._options)
+    obs, _ = pool.reset()
+    resets, ends = np.zeros(3, bool), 0
+    assert_array_equal(first, env.layout.to_array(obs))
+    rng = np.random.default_rng(1)
+    for _ in range(300):
+        actions = random_actions(env, rng)
+        theirs = make_env_step(env.layout, resets, *pool.step(actions))
+        assert_same(env.step(actions), theirs)
+        resets = theirs.terminated | theirs.truncated
+        ends += int(resets.sum())
+    assert ends > 0 or task.name in ("walker_walk", "bipedal_walker")  # which last for 1,000 and 1,600 steps
+    pool.close()
+    env.close()

@@ -18,13 +18,6 @@ def fold(
     return accumulate_episodes(totals, np.array(rewards, np.float32), np.array(over, bool), flags)
 
 
-def test_an_episode_in_progress_is_only_in_the_totals() -> None:
-    totals, episodes = fold(zero_totals(2), [[1, 10], [2, 20]], [[0, 0], [0, 0]])
-    assert episodes == []
-    assert_array_equal(totals.returns, [3, 30])
-    assert_array_equal(totals.lengths, [2, 2])
-
-
 def test_an_episode_spans_two_rollouts() -> None:
     totals, _ = fold(zero_totals(2), [[1, 10], [2, 20]], [[0, 0], [0, 0]])
     totals, episodes = fold(totals, [[4, 40], [8, 80]], [[1, 0], [0, 0]], [[1, 1], [0, 1]])
@@ -38,16 +31,6 @@ def test_a_lost_life_does_not_end_an_episode() -> None:
     rewards: list[list[float]] = [[1], [2], [64], [4], [8]]
     totals, episodes = fold(zero_totals(1), rewards, [[0], [0], [0], [0], [1]], [[1], [1], [0], [1], [1]])
     assert episodes == [Episode(5, 0, 15.0, 4)]
-    assert_array_equal(totals.lengths, [0])
-
-
-def test_one_environment_ends_several_times_in_a_rollout() -> None:
-    rewards: list[list[float]] = [[1], [2], [64], [4], [64], [8], [16], [32]]
-    over = [[0], [1], [0], [1], [0], [0], [1], [0]]
-    value_mask = [[1], [1], [0], [1], [0], [1], [1], [0]]
-    totals, episodes = fold(zero_totals(1), rewards, over, value_mask)
-    assert episodes == [Episode(2, 0, 3.0, 2), Episode(4, 0, 4.0, 1), Episode(7, 0, 24.0, 2)]
-    assert_array_equal(totals.returns, [0])
     assert_array_equal(totals.lengths, [0])
 
 

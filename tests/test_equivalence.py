@@ -86,9 +86,9 @@ def test_continuous_actions_count_once_a_vector_and_only_beyond_the_tolerance() 
     assert compare(leader, other, 1e-4, LOSSES).actions == 1
 
 
-@pytest.mark.parametrize("backend", ["gymnasium", "device"])
-def test_frameworks_take_the_same_actions(backend: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = [*SMALL, f"backend={backend}", "precision=float64", f"outputs={tmp_path}"]
+def test_frameworks_take_the_same_actions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """test_pages.py runs docs/equivalence.md, which compares them on gymnasium."""
+    arguments = [*SMALL, "backend=device", "precision=float64", f"outputs={tmp_path}"]
     assert exit_code(main, arguments) == 0
     (report,) = tmp_path.glob("equivalence/*/seed1/equivalence.json")
     found = json.loads(report.read_text())
@@ -170,14 +170,6 @@ def follow(follower: FrameworkProcess, before: Arrays, steps: Any) -> IterationO
     return follower.outcome()
 
 
-def test_a_leader_repeats_itself(led: IterationOutcome) -> None:
-    with FrameworkProcess(load([*SMALL, "framework=torch_eager"])) as twin:
-        again = follow(twin, led.before, led.steps).after
-    assert {name: array.tobytes() for name, array in again.items()} == {
-        name: array.tobytes() for name, array in led.after.items()
-    }
-
-
 def test_a_follower_that_starts_elsewhere_arrives_elsewhere(led: IterationOutcome) -> None:
     moved: Arrays = {k: v * np.float32(1.01) if k == "params.critic.2.bias" else v for k, v in led.before.items()}
     moved["params.critic.0.weight"] = led.before["params.critic.0.weight"] + np.float32(1e-2)
@@ -223,3 +215,18 @@ def test_leaders_restart_their_environments_when_training_does() -> None:
 def test_wrong_input_is_one_line(override: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(main, [*SMALL, *override.split()]) == 2
     assert_one_line(capsys.readouterr().err, message)
+
+
+def test_variants_of_a_framework_are_compared(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = ["frameworks=[torch_eager]", "variants={tuning:[on,off],ppo.update_epochs:[2,3]}", f"outputs={tmp_path}"]
+    assert exit_code(main, [*SMALL, *words]) == 1  # epochs make another training, tuning does not
+    shown = capsys.readouterr().out
+    assert "torch_eager tuning=off ppo.update_epochs=2" in shown
+    assert "the frameworks do not do the same" in shown
+    (found,) = tmp_path.rglob("equivalence.json")
+    largest = {
+        name: each["largest"]["parameters"] for name, each in json.loads(found.read_text())["frameworks"].items()
+    }
+    assert largest["torch_eager tuning=off ppo.update_epochs=2"] == 0.0
+    assert largest["torch_eager tuning=off ppo.update_epochs=3"] > 1e-4
+    assert largest["torch_eager tuning=on ppo.update_epochs=3"] > 1e-4

@@ -77,17 +77,9 @@ def test_an_evaluation_is_what_evaluate_says_of_the_checkpoint(
     assert charts.values(own[-1], [])["evaluation/return_greedy"] == own[-1][GREEDY]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        pytest.param([], id="ppo"),
-        pytest.param(["algorithm=rnd", "algorithm.warm_up_iterations=1"], id="rnd", marks=pytest.mark.slow),
-    ],
-)
-def test_a_training_is_the_same_with_evaluations_and_without(
-    words: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_training_is_the_same_with_evaluations_and_without(tmp_path: Path) -> None:
     """With rnd the layers of the training have several threads, and the policy has one."""
+    words = ["algorithm=rnd", "algorithm.warm_up_iterations=1"]
     with_them = trained(tmp_path / "with", *SMALL, *words, *EVALUATED)
     without = trained(tmp_path / "without", *SMALL, *words)
     assert with_them.relative_to(tmp_path / "with") == without.relative_to(tmp_path / "without")  # the same run

@@ -31,7 +31,7 @@ from tests.training import ENVIRONMENT, learnt, rows, trained
 
 pytestmark = pytest.mark.slow
 
-RUN = ["env=cartpole", "device=cpu", "total_timesteps=30720", "checkpoint.every_iterations=5"]
+RUN = ["env=cartpole", "device=cpu", "total_timesteps=20480", "checkpoint.every_iterations=5"]
 RND = ["algorithm=rnd", "algorithm.features=16", "algorithm.warm_up_iterations=2"]
 POLES = ["env.id=tests.tensor_envs:Poles"]
 
@@ -40,11 +40,11 @@ POLES = ["env.id=tests.tensor_envs:Poles"]
     ("backend", "framework", "kills", "words"),
     [
         ("envpool", "torch_compile", 1, []),
-        ("envpool_xla", "jax_xla", 2, []),
+        ("envpool_xla", "jax_xla", 1, []),
         ("device", "jax_xla", 1, [*RND, "network=lstm"]),
-        ("device", "torch_eager", 2, ["ppo.norm_obs=true", "ppo.norm_reward=true"]),
+        ("device", "torch_eager", 1, ["ppo.norm_obs=true", "ppo.norm_reward=true"]),
         ("tensors", "torch_eager", 1, [*POLES, "network=gru", "ppo.norm_reward=true"]),
-        ("gymnasium", "torch_eager", 4, [*RND, "network=gru"]),  # the fourth is one of the start
+        ("gymnasium", "torch_eager", 3, [*RND, "network=gru"]),  # the third is one of the start
     ],
 )
 def test_a_run_that_is_killed_again_and_again_ends_as_if_it_had_not_been(
@@ -76,7 +76,7 @@ def test_a_damaged_run_is_refused_untouched_or_ends_as_if_undamaged(
     resume_damaged(folders[seed % 2], reference, RUN, tmp_path, random.Random(seed), finish_here)
 
 
-@pytest.mark.parametrize("seed", [*range(4), 36, 37, 73])  # the last three run
+@pytest.mark.parametrize("seed", [0, 1, 36, 73])  # the last two run
 def test_a_configuration_at_random_is_refused_in_one_line_or_runs(seed: int, tmp_path: Path) -> None:
     run_mutated(mutated(random.Random(1_000 + seed)), tmp_path)
 

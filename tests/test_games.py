@@ -225,19 +225,14 @@ def test_a_policy_learns_to_win_against_random_play(tmp_path: Path, capsys: pyte
     assert trained.count(1.0) > 3 * trained.count(-1.0)
 
 
-def test_evaluations_against_others_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert exit_code(main, [*TINY, f"outputs={tmp_path}"]) == 0
-    folder = capsys.readouterr().out.splitlines()[-1]
-    assert exit_code(evaluate, [folder, "against=perfect"]) == 2
-    assert "against=perfect: choose random, or leave it out" in capsys.readouterr().err
-
-
-def test_runs_against_opponents_from_the_past_are_refused_in_a_line(
+def test_evaluations_against_others_and_runs_against_opponents_from_the_past_are_refused_in_a_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As versions of November 2026 wrote them; one of these without opponents is evaluated."""
     assert exit_code(main, [*TINY, f"outputs={tmp_path}"]) == 0
     folder = Path(capsys.readouterr().out.splitlines()[-1])
+    assert exit_code(evaluate, [str(folder), "against=perfect"]) == 2
+    assert "against=perfect: choose random, or leave it out" in capsys.readouterr().err
     run = json.loads((folder / "run.json").read_text())
     run["config"] |= {"opponents": {"pool_size": 0, "every_iterations": 1}, "rating": {"games": 32, "opponents": 3}}
     (folder / "run.json").write_text(json.dumps(run))

@@ -18,9 +18,7 @@ from ppo_bench.envs.base import Task
 from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.device import DeviceBackend
 from ppo_bench.envs.dynamics.env import DynamicsEnv
-from ppo_bench.envs.host import JaxVectorEnv
 from ppo_bench.envs.jax.gymnax import Gymnax
-from ppo_bench.envs.random_play import random_actions
 from ppo_bench.mathematics import noise
 
 OF_GYMNAX = "gymnax.environments"
@@ -95,9 +93,8 @@ def test_an_environment_is_stepped_as_it_steps_itself(env_id: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("env_id", [PENDULUM, BREAKOUT])
-def test_it_keeps_the_contract(env_id: str) -> None:
-    findings = check_contract(lambda: made(env_id, 4), 400)
+def test_it_keeps_the_contract() -> None:
+    findings = check_contract(lambda: made(BREAKOUT, 4), 400)
     assert {finding.rule: finding.evidence for finding in findings if not finding.holds} == {}
 
 
@@ -126,15 +123,18 @@ def test_parameters_are_those_that_are_given() -> None:
 
 
 @pytest.mark.slow
-def test_craftax_is_played() -> None:
-    env, rng = JaxVectorEnv(made(CRAFTAX, 2)), np.random.default_rng(1)
-    first = env.reset([1, 2]).obs
-    assert first.shape == (2, *(env.observation_space.shape or ()))
-    for _ in range(30):
-        step = env.step(random_actions(env, rng))
-        assert np.isfinite(step.obs).all()
-        assert np.isfinite(step.reward).all()
-    assert (step.obs != first).any(axis=1).all()
+def test_craftax_fits_the_interface() -> None:
+    """Its programs are traced, and not run: compiling them takes half a minute."""
+    env = made(CRAFTAX, 2)
+
+    def played(seeds: jax.Array) -> Any:
+        result = env.reset(jnp, seeds)  # type: ignore[arg-type]
+        _, step = env.step(result.state, jnp.zeros(2, jnp.int32))
+        return result.policy_input.obs, step.obs, step.reward
+
+    first, obs, reward = jax.eval_shape(played, jnp.arange(2, dtype=jnp.int32))
+    assert first.shape == obs.shape == (2, *(env.observation_space.shape or ()))
+    assert (obs.dtype, reward.shape, reward.dtype) == (np.float32, (2,), np.float32)
 
 
 def test_resets_of_worlds_are_costly_and_those_of_control_are_not() -> None:

@@ -18,7 +18,7 @@ from ppo_bench.envs.base import Task
 from ppo_bench.envs.device import DeviceBackend
 from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.mathematics import noise
-from tests.policies import balance
+from tests.test_envs import balance
 
 TOLERANCE = 1e-5
 SEEDS = range(8)

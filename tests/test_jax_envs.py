@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium import spaces
-from numpy.testing import assert_array_equal
 
 from ppo_bench.commands.interface import load, train
 from ppo_bench.common.errors import ConfigError
@@ -22,7 +21,6 @@ from ppo_bench.envs.device import DYNAMICS, DeviceBackend
 from ppo_bench.envs.dynamics.cartpole import CartPole, CartPoleState
 from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.envs.host import JaxVectorEnv
-from tests.policies import balance
 
 
 def test_a_fall_in_the_last_step_is_both_as_in_gymnasium() -> None:
@@ -40,29 +38,6 @@ def test_environments_in_jax_keep_the_contract(env_id: str) -> None:
     findings = check_contract(lambda: DeviceBackend("device").make(Task("any", env_id, 4)), 1200)
     assert {finding.rule: finding.evidence for finding in findings if not finding.holds} == {}
     assert len(findings) == 15
-
-
-def test_a_truncated_episode_is_reset_in_the_next_step() -> None:
-    env = JaxVectorEnv(DynamicsEnv(CartPole(), 3))
-    obs = env.reset([1, 2, 3]).obs
-    for t in range(1, 503):
-        step = env.step(balance(obs))
-        assert not step.terminated.any()
-        assert_array_equal(step.truncated, t == 500)
-        assert_array_equal(step.reward, np.float32(t != 501))
-        obs = step.obs
-        if t == 501:
-            assert np.abs(obs).max() <= 0.05
-
-
-def test_rules_of_atari_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"CartPole-v1 is not an Atari game: add env\.atari=null"):
-        DeviceBackend("device").make(Task("any", "CartPole-v1", 1, Atari(episodic_life=True, reward_clip=True)))
-
-
-def test_an_id_that_is_not_written_in_jax_is_refused() -> None:
-    with pytest.raises(ConfigError, match="backend=device has CartPole-v1, Acrobot-v1"):
-        DeviceBackend("device").make(Task("hopper", "Hopper-v4", 4))
 
 
 class Counter:
@@ -129,16 +104,18 @@ def test_resets_that_are_costly_are_those_of_all_environments_at_once(num_envs: 
 
 
 @pytest.mark.parametrize(
-    ("env_id", "fragment"),
+    ("env_id", "atari", "fragment"),
     [
-        ("nowhere:Counter", "No module named 'nowhere'"),
-        ("tests.test_jax_envs:Task", "tests.test_jax_envs:Task on backend=device raises TypeError"),
-        ("tests.broken:Sound", "a Dynamics (docs/environments.md) has observe, time_limit, num_words too"),
+        ("nowhere:Counter", None, "No module named 'nowhere'"),
+        ("tests.test_jax_envs:Task", None, "tests.test_jax_envs:Task on backend=device raises TypeError"),
+        ("tests.broken:Sound", None, "a Dynamics (docs/environments.md) has observe, time_limit, num_words too"),
+        ("Hopper-v4", None, "backend=device has CartPole-v1, Acrobot-v1"),
+        ("CartPole-v1", Atari(True, True), "CartPole-v1 is not an Atari game: add env.atari=null"),
     ],
 )
-def test_what_is_no_dynamics_is_refused(env_id: str, fragment: str) -> None:
+def test_what_is_no_dynamics_is_refused(env_id: str, atari: Atari | None, fragment: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(fragment)):
-        DeviceBackend("device").make(Task("own", env_id, 2))
+        DeviceBackend("device").make(Task("own", env_id, 2, atari))
 
 
 @pytest.mark.parametrize("of_process", [False, True])

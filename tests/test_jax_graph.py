@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import numpy as np
 import pytest
@@ -59,6 +58,7 @@ def test_an_exported_state_goes_on_as_the_one_it_came_from() -> None:
     state, _, _ = runner.iterate(runner.init(SEED))
     arrays = runner.export(state)
     state, _, episodes = runner.iterate(runner.restart_envs(state))
+    assert runner.iteration_program(state)._cache_size() == 1  # type: ignore[attr-defined]  # also after a restart
     twin_state, _, twin_episodes = twin.iterate(twin.restore(arrays))
     expected, found = runner.export(state), twin.export(twin_state)
     assert episodes == twin_episodes
@@ -94,13 +94,3 @@ def test_a_device_never_has_more_than_it_takes_at_once_and_nothing_past_the_end_
         ahead.append(len(state.pending))
     block = [MAX_PENDING - 1] * (20 - MAX_PENDING) + list(range(MAX_PENDING))[::-1]
     assert ahead == [*block, *block, 4, 3, 2, 1, 0]
-
-
-def test_a_restart_of_environments_in_jax_compiles_nothing() -> None:
-    runner: Any = runner_for("jax_xla", problem_for(DynamicsEnv(CartPole(), 4), 10, []))
-    state = runner.init(SEED)
-    program = runner.iteration_program(state)
-    state = runner.restart_envs(runner.iterate(state)[0])
-    runner.iterate(state)
-    assert runner.iteration_program(state) is program
-    assert program._cache_size() == 1

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
@@ -192,3 +195,47 @@ def test_losses_of_an_entirely_masked_minibatch_are_0(ns: Namespace, family: str
     outputs, actions, batch = minibatch(family)
     batch = batch._replace(value_weight=np.zeros(24), policy_weight=np.zeros(24))
     assert_array_equal(ns.run(all_losses, outputs, actions, batch, family=family, **switches), np.zeros(7))
+
+
+def test_global_norm_by_hand(ns: Namespace) -> None:
+    gradients = (np.array([[1.0, 2.0], [2.0, 0.0]]), np.array([4.0]), np.array(12.0))
+    assert ns.run(ppo.global_norm, gradients) == 13.0  # 1 + 4 + 4 + 16 + 144 = 169
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_clip_scale_is_exactly_1_up_to_the_limit(ns: Namespace, dtype: type[np.floating]) -> None:
+    norms = np.array([0.0, 1e-30, 0.1, 0.3, 0.499999, 0.5], dtype)
+    assert_array_equal(ns.run(ppo.clip_scale, norms, 0.5), np.ones(6))
+
+
+def test_clip_scale_reaches_the_limit_exactly_above_it(ns: Namespace) -> None:
+    norms = np.array([0.75, 2.0, 5.0, 1e6])
+    scales = ns.run(ppo.clip_scale, norms, 0.5)
+    assert_array_equal(scales, [2 / 3, 0.25, 0.1, 5e-7])  # a denominator of norm + 1e-6 is off by 1e-6 at the first
+    assert_allclose(norms * scales, 0.5, rtol=1e-15)
+
+
+def torch_gradients(inputs: Inputs, family: str, **switches: Any) -> list[np.ndarray]:
+    outputs = [torch.tensor(x, requires_grad=True) for x in inputs[0]]
+    batch = ppo.Transitions(*(torch.tensor(x) for x in inputs[2]))
+    total = all_losses(torch, outputs, torch.tensor(inputs[1]), batch, family, **switches).total
+    return [gradient.numpy() for gradient in torch.autograd.grad(total, outputs)]
+
+
+def jax_gradients(inputs: Inputs, family: str, **switches: Any) -> list[np.ndarray]:
+    def total(outputs: Any, actions: Any, batch: Any) -> Any:
+        return all_losses(jnp, outputs, actions, batch, family, **switches).total
+
+    with jax.enable_x64(True):
+        return [np.asarray(gradient) for gradient in jax.jit(jax.grad(total))(*inputs)]
+
+
+@pytest.mark.parametrize("gradients", [torch_gradients, jax_gradients])
+@families
+def test_gradients_of_an_entirely_masked_minibatch_are_0(
+    gradients: Callable[..., list[np.ndarray]], family: str
+) -> None:
+    outputs, actions, batch = minibatch(family)
+    inputs = outputs, actions, batch._replace(value_weight=np.zeros(24), policy_weight=np.zeros(24))
+    for gradient in gradients(inputs, family, clip_vloss=True, norm_adv=True):
+        assert_array_equal(gradient, np.zeros_like(gradient))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,8 +10,6 @@ import pytest
 from gymnasium import spaces
 from numpy.testing import assert_array_equal
 
-from ppo_bench.__main__ import main
-from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.check import check_contract
@@ -22,8 +18,6 @@ from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.envs.host import JaxVectorEnv
 from ppo_bench.envs.jax.pgx_games import MinAtar
 from ppo_bench.envs.random_play import random_actions
-from ppo_bench.networks.spec import Auto, MinAtarCnn, Mlp
-from tests.training import rows
 
 pytestmark = pytest.mark.slow
 
@@ -78,26 +72,3 @@ def test_a_game_is_what_pgx_plays_with_the_same_keys() -> None:
     assert mine.terminated[0]
     assert_array_equal(obs[0], theirs.observation)  # the final one; the first shows the ball in row 3
     assert_array_equal(np.argwhere(env.step(action).obs[0, :, :, 1])[:, 0], [3])
-
-
-def test_auto_takes_minatars_network_for_images_of_bool_alone() -> None:
-    images = spaces.Box(0, 1, (10, 10, 4), np.bool_)  # type: ignore[arg-type]
-    actions = spaces.Discrete(3)
-    spec = Auto([64, 64], "tanh").build(images, actions)
-    assert spec == MinAtarCnn().build(images, actions)
-    weights = [parameter[:2] for parameter in spec.parameters if parameter.name.endswith("weight")]
-    assert weights[:2] == [("trunk.0.weight", (16, 3, 3, 4)), ("trunk.1.weight", (128, 8 * 8 * 16))]
-    assert not spec.uint8  # they are 0 and 1, and not divided by 255
-    board = spaces.Box(0, 1, (4, 4, 31), np.bool_)  # type: ignore[arg-type]
-    assert Auto([64, 64], "tanh").build(board, actions).parameters[0][:2] == ("trunk.0.weight", (16, 3, 3, 31))
-    flat = spaces.Box(0, 1, (10,), np.bool_)  # type: ignore[arg-type]
-    assert Auto([64, 64], "tanh").build(flat, actions) == Mlp([64, 64], "tanh").build(flat, actions)
-
-
-def test_breakout_is_learnt(tmp_path: Path) -> None:
-    """Six times the return of random play, 0.4, within 130,000 steps."""
-    arguments = ["env=minatar_breakout", "total_timesteps=131_072", "ppo.num_steps=32", f"outputs={tmp_path}"]
-    assert exit_code(main, arguments) == 0
-    config = load_config(arguments)
-    returns = [row["return"] for row in rows(config.run_folder, "episodes")]
-    assert np.mean(returns[-300:]) > 2.4

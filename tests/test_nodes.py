@@ -23,10 +23,10 @@ SECONDS = 240
 COMMON = ["ppo.shards=2", "device=cpu", "precision=float64"]
 HOPPER = "env=hopper ppo.num_envs=2 ppo.num_steps=128 ppo.num_minibatches=4 ppo.update_epochs=2 total_timesteps=1024"
 RND = "algorithm=rnd algorithm.features=16 algorithm.warm_up_iterations=2"
+ROWS = "ppo.num_envs=8 ppo.num_minibatches=2"
 CASES = {
     "both normalisations, in EnvPool's XLA interface": f"{HOPPER} backend=envpool_xla",
-    "recurrent": "env=cartpole network=gru ppo.num_envs=8 ppo.num_minibatches=2 total_timesteps=3072",
-    "curious, on the host": f"env=cartpole {RND} total_timesteps=1536",
+    "recurrent and curious, on the host": f"env=cartpole network=gru {RND} {ROWS} total_timesteps=3072",
 }
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from ppo_bench.common.user_code import configured_objects, configured_user_code
 from ppo_bench.configuration.load import load_config
+from ppo_bench.runs.provenance import provenance
 from tests.training import ENVIRONMENT
 
 ALGORITHM = """
@@ -39,15 +41,16 @@ def own(tmp_path: Path) -> Path:
 
 def trained(folder: Path, *words: str) -> list[Path]:
     """Folders of all runs after the command, which ends well."""
-    said_by(folder, *words)
+    run_in(folder, *words)
     return sorted(path.parent for path in folder.glob("o/*/*/*/result.json"))
 
 
-def said_by(folder: Path, *words: str) -> str:
-    """The command's stderr."""
-    environment = ENVIRONMENT | {"PYTHONPATH": os.pathsep.join([str(folder), ENVIRONMENT.get("PYTHONPATH", "")])}
+def run_in(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """The command in the folder, as it ends."""
+    path = os.pathsep.join([str(folder), ENVIRONMENT.get("PYTHONPATH", "")])
     command = [sys.executable, "-m", "ppo_bench", *WORDS, *words]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True).stderr
+    environment = ENVIRONMENT | variables | {"PYTHONPATH": path}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
 
 
 def policy_losses(folder: Path) -> list[float]:
@@ -122,3 +125,37 @@ def test_a_function_may_make_a_part(own: Path, monkeypatch: pytest.MonkeyPatch) 
     assert type(config.algorithm).__name__ == "Mine"
     assert config.identity["algorithm"]["_target_"] == "functions.made"
     assert config.identity["code"] is not None
+
+
+@pytest.mark.slow
+def test_a_run_says_if_code_has_changed_that_no_name_leads_to(own: Path) -> None:
+    (own / "nets.py").write_text(f"import importlib\nimportlib.import_module('late')\n{ALGORITHM}")
+    (own / "late.py").touch()
+    folder = own / run_in(own).stdout.strip()
+    own_code = json.loads((folder / "run.json").read_text())["own_code"]
+    assert list(own_code) == ["late", "nets", "signs"]  # no package, nothing of ours
+    assert "the code of" not in run_in(own).stderr
+    (own / "late.py").write_text("# a further thought\n")
+    again = run_in(own).stderr
+    assert "warning: not what the run started with: the code of late" in again
+
+
+@pytest.mark.slow
+def test_a_run_that_goes_on_under_other_variables_of_a_library_says_so(own: Path) -> None:
+    (own / "nets.py").write_text(ALGORITHM)
+    folder = own / run_in(own, ATEN_CPU_CAPABILITY="default").stdout.strip()
+    recorded = json.loads((folder / "run.json").read_text())["variables"]
+    assert recorded["ATEN_CPU_CAPABILITY"] == "default"
+    (folder / "result.json").unlink()  # as if it had not finished
+    same = run_in(own, ATEN_CPU_CAPABILITY="default", TORCHINDUCTOR_CACHE_DIR=str(own)).stderr
+    assert "not what the run started with" not in same
+    (folder / "result.json").unlink()
+    said = run_in(own, XLA_FLAGS="--xla_cpu_enable_fast_math=true").stderr
+    assert "not what the run started with: XLA_FLAGS: none -> --xla_cpu_enable_fast_math=true" in said
+    assert "ATEN_CPU_CAPABILITY: default -> none" in said
+
+
+def test_the_packages_of_what_a_configuration_names_are_recorded() -> None:
+    versions = provenance(["supersuit.frame_stack_v1", "ppo_bench.algorithms.ppo.Ppo", "nowhere.Net"])["versions"]
+    assert versions["SuperSuit"] == metadata.version("supersuit")
+    assert versions.keys() - provenance()["versions"].keys() == {"SuperSuit"}

@@ -216,8 +216,7 @@ def test_a_preset_has_the_budget_environment_and_network_of_its_script(preset: s
 def test_atari_presets_end_episodes_with_lives_and_clip_rewards(preset: str) -> None:
     atari = load_config([f"experiment={preset}"]).task.atari
     assert atari is not None
-    assert atari.episodic_life
-    assert atari.reward_clip
+    assert (atari.episodic_life, atari.reward_clip, atari.baselines) == (True, True, "envpool" not in preset)
 
 
 def test_minigrids_preset_is_the_task_of_the_script() -> None:

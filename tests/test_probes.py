@@ -11,8 +11,6 @@ import pytest
 
 from tests.probes import (
     ActionOfObservation,
-    Choices,
-    Constant,
     Discounting,
     Endless,
     Probe,
@@ -61,13 +59,6 @@ def test_the_better_action_depends_on_the_observation(framework: str) -> None:
     np.testing.assert_allclose(values, [1.0, 1.0], atol=0.15)
 
 
-def test_two_choices_at_once_are_both_found() -> None:
-    logits, values = learn(Choices, [0.0])
-    assert probabilities(logits[:, :3])[0, 2] > 0.95
-    assert probabilities(logits[:, 3:])[0, 0] > 0.95
-    np.testing.assert_allclose(values, [1.0], atol=0.1)
-
-
 def test_a_continuous_target_is_met() -> None:
     mean, _ = learn(Target, [0.0], "ppo.learning_rate=3e-3", iterations=100)
     np.testing.assert_allclose(mean, [[0.5, 0.5]], atol=0.05)
@@ -76,16 +67,3 @@ def test_a_continuous_target_is_met() -> None:
 def test_an_endless_task_has_its_infinite_value_through_the_bootstrap() -> None:
     _, values = learn(Endless, [0.0], "ppo.gae_lambda=0.5", iterations=100)
     np.testing.assert_allclose(values, [1.0 / (1.0 - GAMMA)], rtol=0.03)
-
-
-def test_an_endless_task_misses_its_value_without_the_bootstrap() -> None:
-    _, values = learn(Endless, [0.0], "ppo.gae_lambda=0.5", "ppo.bootstrap_truncated=false", iterations=100)
-    # lambda-returns with k steps left: g_1 = 1, g_k = 1 + gamma (lambda g_{k-1} + (1 - lambda) V), and V is their mean
-    # over k = 1..5, since the observation does not tell k: 5 V = 7.630756 + 2.630756 V.
-    np.testing.assert_allclose(values, [3.2207], rtol=0.03)
-
-
-def test_learning_from_reset_steps_spoils_the_value() -> None:
-    _, values = learn(Constant, [0.0], "ppo.mask_resets=false")
-    # Half of the steps are resets, whose lambda-return is gamma (0.95 * 1 + 0.05 V): V = (1 + 0.855 + 0.045 V) / 2.
-    np.testing.assert_allclose(values, [0.9488], atol=0.015)

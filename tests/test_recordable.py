@@ -16,11 +16,18 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ppo_bench.envs.base import PolicyInput
 from ppo_bench.mathematics import ppo
 from ppo_bench.runners.base import TrainingSpec
 from ppo_bench.runners.torch import TorchLearner
-from tests.without_data import CASES, MaskedScenes, arrays_of, gpu_without_data, masked_problem, problem_of, record
+from tests.without_data import (
+    CASES,
+    arrays_of,
+    gpu_without_data,
+    masked_problem,
+    problem_of,
+    record,
+    seen_of,
+)
 
 pytestmark = pytest.mark.slow
 WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "_unique2", "unique_dim", "equal", "is_nonzero")
@@ -106,14 +113,6 @@ def iterations(spec: TrainingSpec, how_many: int = 2, whole_update: bool = False
 def flags_of(learner: Any) -> Sequence[str]:
     names: Sequence[str] = learner._update_functions.learning_arrays
     return names
-
-
-def seen_of(spec: TrainingSpec) -> PolicyInput:
-    env: Any = spec.env
-    policy_input = env.policy_input() if isinstance(env, MaskedScenes) else PolicyInput(env.reset([0]).obs)
-    return policy_input._replace(
-        obs=spec.network.to_input_layout(policy_input.obs), episode_start=np.ones(spec.ppo.num_envs, bool)
-    )
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -6,28 +6,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
-from gymnasium import spaces
 from torch import Tensor
 
 from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics.recurrent import CELLS
-from ppo_bench.mathematics.weights import initial_weights
-from ppo_bench.networks.flax.ops import JaxOps
-from ppo_bench.networks.network import NetworkSpec
-from ppo_bench.networks.spec import RecurrentMlp
-from ppo_bench.networks.torch.ops import TorchOps
 from ppo_bench.networks.torch.recurrence import run_recurrence
 from tests.refusals import assert_one_line
 
 STEPS, ROWS, INPUTS, UNITS = 7, 3, 5, 4
-DOUBLES = torch.float64, torch.float64
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:
@@ -87,34 +78,6 @@ def test_a_reset_by_hand() -> None:
     assert abs(float(found[0, 0, 0]) - gate(0.8) * np.tanh(cell)) < 1e-15
     cell = gate(-0.2) * np.tanh(-0.2)  # as if there had been nothing
     assert abs(float(found[1, 0, 0]) - gate(-0.2) * np.tanh(cell)) < 1e-15
-
-
-def network(cell: str) -> NetworkSpec:
-    return RecurrentMlp(cell, 6, [8], "tanh").build(spaces.Box(-9, 9, (INPUTS,), np.float32), spaces.Discrete(3))
-
-
-@pytest.mark.parametrize("cell", CELLS)
-def test_a_sequence_is_its_steps_one_by_one_in_both_frameworks(cell: str) -> None:
-    """With episodes that begin anew, and the carry that the last step leaves."""
-    spec = network(cell)
-    weights = {name: array.astype(np.float64) for name, array in initial_weights(spec.parameters, 1).items()}
-    obs, start = drawn(STEPS, ROWS, INPUTS).numpy(), (drawn(STEPS, ROWS, seed=4) > 0.5).double().numpy()
-    before = {c.name: drawn(ROWS, *c.shape, seed=5).numpy() for c in spec.carry}
-    outputs = []
-    with jax.enable_x64(True):
-        in_torch = TorchOps(*DOUBLES), torch.from_numpy
-        in_jax = JaxOps(jnp.dtype("float64"), jnp.dtype("float64")), jnp.asarray
-        ways: tuple[tuple[Any, Any], ...] = (in_torch, in_jax)
-        for ops, array in ways:
-            params = {name: array(x) for name, x in weights.items()}
-            carry: Any = {name: array(x) for name, x in before.items()}
-            whole, values, _ = spec.forward(ops, params, array(obs), carry, array(start))
-            for t in range(STEPS):
-                policy_outputs, value, carry = spec.forward(ops, params, array(obs[t]), carry, array(start[t]))
-                np.testing.assert_allclose(np.asarray(whole[0][t]), np.asarray(policy_outputs[0]), rtol=0, atol=1e-15)
-                np.testing.assert_allclose(np.asarray(values[t]), np.asarray(value), rtol=0, atol=1e-15)
-            outputs.append(np.asarray(whole[0]))
-    np.testing.assert_allclose(outputs[0], outputs[1], rtol=0, atol=1e-14)
 
 
 def test_wrong_input_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

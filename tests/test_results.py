@@ -163,17 +163,18 @@ def test_rows_that_are_not_what_the_checkpoint_counts_are_an_error(tmp_path: Pat
     assert (tmp_path / "x.jsonl").read_text() == '{"a": 1}\n{"a": 2}\n'
 
 
-def test_the_steady_speed_is_that_of_the_median_iteration(tmp_path: Path) -> None:
-    speed = (100, 500, 200, 9_000, 400)
-    rows = [{"iteration": k, "global_step": 800 * k, "sps": sps} for k, sps in enumerate(speed, 1)]
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    # Iterations of 800 steps took 8, 1.6 and 4 seconds where the median one takes 2.
-    np.testing.assert_allclose(speeds(tmp_path / "metrics.jsonl", 1), (400.0, 6.0 + 2.0))
-
-
-def test_the_steady_speed_of_iterations_given_at_once_is_that_of_the_median_block(tmp_path: Path) -> None:
-    seconds = (8.0, 1.0, 4.0, 0.1, 2.9, 3.0)
+@pytest.mark.parametrize(
+    ("seconds", "at_once", "expected"),
+    [
+        # The median iteration takes 2 seconds, and three others 8, 1.6 and 4.
+        ((8.0, 1.6, 4.0, 0.1, 2.0), 1, (400.0, 6.0 + 2.0)),
+        # Blocks of two iterations took 9, 4.1 and 5.9 seconds: half of the median one is 2.95.
+        ((8.0, 1.0, 4.0, 0.1, 2.9, 3.0), 2, (1_600 / 5.9, 5.05 + 1.05)),
+    ],
+)
+def test_the_steady_speed_is_that_of_the_median_iteration_or_block(
+    seconds: tuple[float, ...], at_once: int, expected: tuple[float, float], tmp_path: Path
+) -> None:
     rows = [{"iteration": k, "global_step": 800 * k, "sps": 800 / s} for k, s in enumerate(seconds, 1)]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    # Blocks of two iterations took 9, 4.1 and 5.9 seconds: half of the median one is 2.95.
-    np.testing.assert_allclose(speeds(tmp_path / "metrics.jsonl", 2), (1_600 / 5.9, 5.05 + 1.05))
+    np.testing.assert_allclose(speeds(tmp_path / "metrics.jsonl", at_once), expected)

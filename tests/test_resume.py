@@ -21,34 +21,32 @@ from ppo_bench.runners.checkpoint import load
 from ppo_bench.runs.loop_state import LoopState
 from tests.processes import TRAIN, count_rows, has_checkpoint, started, wait_until
 from tests.refusals import assert_untrained
-from tests.training import BATCH, EVERY, ITERATIONS, RUN, learnt, rows, run_folder
+from tests.training import BATCH, ENVIRONMENT, EVERY, ITERATIONS, ROOT, RUN, learnt, rows, run_folder, snapshot
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGUSR2, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)], ids=lambda number: number.name
-)
 def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(
-    number: signal.Signals, finished: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    finished: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """By a signal; test_faults.py kills."""
     arguments = [*RUN, f"outputs={tmp_path}"]
     folder = run_folder(*arguments)
-    code, error = stop_after_first_checkpoint(arguments, number)
+    with started(*arguments, stdout=subprocess.PIPE) as run:
+        wait_until(run, lambda: has_checkpoint(folder))
+        run.send_signal(signal.SIGUSR2)
+        _, error = run.communicate(timeout=300)
+    assert run.returncode == 130, error
     assert not (folder / "result.json").exists()
     newest = max(int(path.name.removeprefix("iteration_")) for path in (folder / "checkpoints").glob("iteration_*"))
     assert EVERY <= newest < ITERATIONS
-    if number == signal.SIGKILL:
-        assert code == -signal.SIGKILL
-    else:
-        assert code == 130
-        stopped = re.fullmatch(r"ppo_bench: stopped after iteration (\d+); (.*)", error)
-        assert stopped, error
-        assert newest <= int(stopped[1]) < newest + EVERY
-        kept = f"{folder} is kept up to iteration {newest}; the same command resumes there"
-        left = [path.name for path in (folder / "checkpoints").glob("snapshot_*")]
-        if int(stopped[1]) > newest:
-            kept += f"; ppo-bench evaluate {folder} evaluates the policy so far"
-            assert left == [f"snapshot_{int(stopped[1]):08d}"]
-        assert stopped[2] == kept
+    stopped = re.fullmatch(r"ppo_bench: stopped after iteration (\d+); (.*)", error.splitlines()[-1])
+    assert stopped, error
+    assert newest <= int(stopped[1]) < newest + EVERY
+    kept = f"{folder} is kept up to iteration {newest}; the same command resumes there"
+    left = [path.name for path in (folder / "checkpoints").glob("snapshot_*")]
+    if int(stopped[1]) > newest:
+        kept += f"; ppo-bench evaluate {folder} evaluates the policy so far"
+        assert left == [f"snapshot_{int(stopped[1]):08d}"]
+    assert stopped[2] == kept
     assert exit_code(main, arguments) == 0
     printed = capfd.readouterr()
     assert f"resuming {folder} after iteration {newest} of {ITERATIONS}" in printed.err
@@ -112,16 +110,6 @@ def test_a_signal_while_a_run_starts_is_said(tmp_path: Path) -> None:
     assert_untrained(tmp_path)
 
 
-def stop_after_first_checkpoint(words: list[str], number: signal.Signals) -> tuple[int, str]:
-    """Exit code and last line on stderr of a run that got the signal once it had a checkpoint."""
-    folder = run_folder(*words)
-    with started(*words, stdout=subprocess.PIPE) as run:
-        wait_until(run, lambda: has_checkpoint(folder))
-        run.send_signal(number)
-        _, error = run.communicate(timeout=300)
-    return run.returncode, (error.splitlines() or [""])[-1]
-
-
 def test_the_checkpoint_before_a_damaged_one_leads_to_the_same_end(
     finished: Path, copied: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -164,3 +152,63 @@ def test_a_checkpoint_of_a_newer_version_is_refused() -> None:
     assert LoopState.from_checkpoint({"iteration": 3, "global_step": 96}).resumes == 0  # an older version's
     with pytest.raises(ConfigError, match=r"of a newer version of ppo_bench, which counts moons: resume it with that"):
         LoopState.from_checkpoint({"iteration": 3, "moons": 2})
+
+
+def test_a_finished_run_is_reported_and_not_touched(copied: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    before = snapshot(copied)
+    assert exit_code(main, [*RUN, f"outputs={copied.parents[2]}"]) == 0
+    printed = capfd.readouterr()
+    mean = json.loads((copied / "result.json").read_text())["final_return_mean"]
+    assert printed.out.splitlines()[-1] == str(copied)
+    assert printed.err.splitlines() == [
+        f"ppo_bench: {copied} is done: final_return_mean {mean:.2f}; rerun=true trains again in a new folder"
+    ]
+    assert snapshot(copied) == before
+
+
+def test_a_rerun_trains_afresh_beside_the_run_and_learns_the_same(
+    copied: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = snapshot(copied)
+    assert exit_code(main, [*RUN, f"outputs={copied.parents[2]}", "rerun=true"]) == 0
+    beside = copied.with_name("seed1-rerun2")
+    assert capfd.readouterr().out.splitlines()[-1] == str(beside)
+    assert learnt(beside) == learnt(copied)
+    assert snapshot(copied) == before
+
+
+@pytest.mark.parametrize("complete", [True, False], ids=["finished", "resumed"])
+def test_versions_and_hardware_that_differ_are_named(
+    complete: bool, copied: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = json.loads((copied / "run.json").read_text())
+    run["versions"]["torch"], run["hardware"]["cores"] = "1.0.0", 999
+    (copied / "run.json").write_text(json.dumps(run))
+    if not complete:
+        (copied / "result.json").unlink()
+    assert exit_code(main, [*RUN, f"outputs={copied.parents[2]}"]) == 0
+    (warning,) = [line for line in capfd.readouterr().err.splitlines() if "warning" in line]
+    assert "torch: 1.0.0 -> 2." in warning
+    assert f"cores: 999 -> {os.cpu_count()}" in warning
+
+
+@pytest.mark.parametrize(("name", "code"), [("result.json", 2), ("run.json", 0)])
+def test_a_damaged_file_of_a_finished_run_is_named(
+    name: str, code: int, copied: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (copied / name).write_text("{")
+    assert exit_code(main, [*RUN, f"outputs={copied.parents[2]}"]) == code
+    assert f"{copied / name} is damaged" in capfd.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_a_killed_run_ends_with_the_same_parameters(tmp_path: Path) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = ENVIRONMENT | {"PATH": path, "STEPS": "40000"}
+    demo = subprocess.run(
+        [ROOT / "launch" / "demo_resume.sh"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert demo.returncode == 0, demo.stderr
+    assert re.search(r"killed after iteration \d+", demo.stdout)
+    assert "resuming" in demo.stderr
+    assert demo.stdout.endswith("the same parameters, bit for bit\n")

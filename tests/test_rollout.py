@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
 from numpy.testing import assert_allclose, assert_array_equal
 
-from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import PolicyInput
-from ppo_bench.mathematics import noise, normalize
-from ppo_bench.mathematics.arrays import default_arrays
-from ppo_bench.runners.array_specs import normalization_array_specs
+from ppo_bench.mathematics import normalize
 from ppo_bench.runners.base import Episode
-from ppo_bench.runners.host_envs import HostEnvs
-from tests.scripted import GAMMA, Script, begun, collect, host, idle, watch
+from tests.scripted import Script, begun, collect, host, idle, watch
 
 
 def statistics(rows: Sequence[float]) -> tuple[float, float]:
@@ -54,26 +49,6 @@ def test_observations_are_normalised_by_all_that_were_seen_so_far() -> None:
     assert_allclose(state["envs.obs"][:, 0], [normalized(9, rows[2]), normalized(3, rows[2])], rtol=1e-6)
 
 
-def test_observation_statistics_are_those_of_gymnasiums_wrapper_over_many_episodes() -> None:
-    actions = np.random.default_rng(1).uniform(-1, 1, (600, 3)).astype(np.float32)
-    config = load_config(["env=hopper", "ppo.num_steps=600", "ppo.num_minibatches=1"])
-    envs = HostEnvs(config.training_spec(config.backend.make(config.task)))
-    (seed,) = noise.env_seeds(1, 0, 1)
-    state = envs.reset(default_arrays(normalization_array_specs((11,))), 1, 0)
-    state, flags, episodes = collect(envs, state, lambda t, policy_input: actions[t][None])
-    envs.close()
-    theirs = gymnasium.wrappers.NormalizeObservation(gymnasium.make("Hopper-v4"))
-    theirs.reset(seed=int(seed))
-    for action, value_mask in zip(actions, flags["value_mask"], strict=True):
-        theirs.step(action) if value_mask[0] else theirs.reset()
-    theirs.close()
-    assert len(episodes) > 10
-    ours = normalize.select_stats(state, "normalize.obs")
-    assert_allclose(ours.mean, theirs.obs_rms.mean, rtol=1e-9)
-    assert_allclose(ours.var, theirs.obs_rms.var, rtol=1e-9)
-    assert_allclose(ours.count, theirs.obs_rms.count)
-
-
 def scaled(reward: float, discounted: Sequence[float]) -> float:
     return reward / np.sqrt(statistics(discounted)[1] + normalize.EPSILON)
 
@@ -104,29 +79,6 @@ def test_discounted_returns_restart_at_episodes_and_learn_nothing_at_reset_steps
         normalize.select_stats(state, "normalize.return"), [mean, var, 5 + normalize.INITIAL_COUNT], rtol=1e-10
     )
     assert flags["rewards"][1, 0] == 0
-
-
-def test_rewards_of_a_rollout_are_those_of_normalising_step_by_step() -> None:
-    """As a program does whose environments are in it, over two rollouts."""
-    rng = np.random.default_rng(4)
-    rows, ends = rng.normal(0.0, 20.0, (41, 2)), rng.random((41, 2)) < 0.2
-    ends[1:] &= ~ends[:-1]
-    env = Script(obs=[[0, 0]] * 41, rewards=rows.tolist(), terminated=ends.tolist())
-    envs = host(env, 20, norm_reward=True)
-    state = begun(envs)
-    stats, returns, done = normalize.select_stats(state, "normalize.return"), np.zeros(2), np.zeros(2, bool)
-    for half in range(2):
-        state, flags, _ = collect(envs, state, idle)
-        for t in range(20):
-            row = 20 * half + t + 1
-            reward, mask = env.rewards[row] / 10, (~done).astype(float)
-            returns = normalize.update_discounted_returns(np, returns, reward, mask, GAMMA)
-            stats = normalize.update_stats(np, stats, returns, mask)
-            expected = normalize.normalize_rewards(np, stats, reward, clip=10.0)
-            assert_allclose(flags["rewards"][t], expected, rtol=1e-6)
-            done = env.terminated[row]
-    assert_allclose(normalize.select_stats(state, "normalize.return"), stats, rtol=1e-14)
-    assert_allclose(state["envs.discounted_returns"], returns, rtol=1e-14)
 
 
 def test_episodes_report_the_games_own_rewards_over_two_rollouts() -> None:

@@ -46,33 +46,12 @@ def assert_fresh_with_these_statistics(state: Arrays, exported: Arrays) -> None:
     assert_allclose(state["envs.obs"], (np.array([[1], [5]]) - mean) / np.sqrt(var + normalize.EPSILON), rtol=1e-6)
 
 
-def test_exported_statistics_are_those_of_the_state() -> None:
-    _, envs, state = played()
-    arrays = {name: array for name, array in envs.export(state).items() if name.startswith("normalize.")}
-    names = [f"normalize.{name}.{field}" for name in ("obs", "return") for field in ("mean", "var", "count")]
-    assert list(arrays) == names
-    for name in names:
-        assert_array_equal(arrays[name], state[name])
-    assert {array.dtype for array in arrays.values()} == {np.dtype(np.float64)}
-    learnt = {"obs": [1.0, 5.0, 2.0, 2.0, 9.0, 3.0], "return": [1.0, 2.0, 3.5, 5.0]}
-    for of, rows in learnt.items():
-        mean, var = statistics(rows)
-        expected = (mean, var, len(rows) + normalize.INITIAL_COUNT)
-        for found, value in zip(normalize.select_stats(arrays, f"normalize.{of}"), expected, strict=True):
-            assert_allclose(found.item(), value, rtol=1e-10)
-
-
-def test_statistics_survive_export_and_restore_while_accumulators_are_cleared() -> None:
-    _, envs, state = played()
-    exported = envs.export(state)
-    _, others, _ = played()
-    assert_fresh_with_these_statistics(others.reset(exported, 1, 0), exported)
-
-
-def test_statistics_survive_a_restart_while_accumulators_are_cleared() -> None:
+def test_statistics_survive_a_restart_and_a_restore_while_accumulators_are_cleared() -> None:
     _, envs, state = played()
     exported = envs.export(state)
     assert_fresh_with_these_statistics(envs.reset(state, 1, 3), exported)
+    _, others, _ = played()
+    assert_fresh_with_these_statistics(others.reset(exported, 1, 0), exported)
 
 
 def test_seeds_follow_from_the_run_and_the_iteration() -> None:

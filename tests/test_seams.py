@@ -22,31 +22,24 @@ from ppo_bench.envs.dynamics.cartpole import CartPole
 from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.envs.host import JaxVectorEnv
 from ppo_bench.mathematics.arrays import Arrays
-from tests.runners import problem_for, runner_for
+from ppo_bench.runners.base import Metrics
+from tests.runners import played, problem_for, runner_for
 from tests.seams import LEVELLED, SMALL, ours
 from tests.training import timeless
 
 PRECISE = ["precision=float64", "ppo.norm_obs=true", "ppo.norm_reward=true"]
 
 
-def played(framework: str, env: Any, overrides: Sequence[str]) -> tuple[Arrays, list[dict[str, float]]]:
+def trained(framework: str, env: Any, overrides: Sequence[str]) -> tuple[Arrays, list[Metrics]]:
     """Arrays and rows after three iterations, whose environments restart after the second."""
-    runner = runner_for(framework, problem_for(env, 10, [*SMALL, *overrides]))
-    state, rows = runner.init(3), []
-    for iteration in (1, 2, 3):
-        state, metrics, _ = runner.iterate(state)
-        rows.append(metrics)
-        if iteration == 2:
-            state = runner.restart_envs(state)
-    arrays = runner.export(state)
-    runner.close()
+    arrays, rows, _ = played(runner_for(framework, problem_for(env, 10, [*SMALL, *overrides])), 3, 3, restart_after=2)
     return arrays, rows
 
 
 def test_what_was_added_learns_is_counted_or_stays_as_its_kind_says() -> None:
     before = runner_for("torch_eager", problem_for(JaxVectorEnv(DynamicsEnv(CartPole(), 4)), 10, LEVELLED))
     begun = before.export(before.init(3))
-    arrays, rows = played("torch_eager", JaxVectorEnv(DynamicsEnv(CartPole(), 4)), LEVELLED)
+    arrays, rows = trained("torch_eager", JaxVectorEnv(DynamicsEnv(CartPole(), 4)), LEVELLED)
     assert begun["params.level"] == 0.0
     assert arrays["params.level"] > 0.0
     assert arrays["adam.mean.level"] != 0.0
@@ -54,7 +47,7 @@ def test_what_was_added_learns_is_counted_or_stays_as_its_kind_says() -> None:
     assert_allclose(begun["frozen.projection"] @ begun["frozen.projection"].T, np.eye(2), atol=1e-6)
     value_mask = sum(32 * (1.0 - row["masked_fraction"]) for row in rows)
     assert arrays["statistics.transitions"] == rows[-1]["transitions"] == value_mask
-    without, _ = played("torch_eager", JaxVectorEnv(DynamicsEnv(CartPole(), 4)), [])
+    without, _ = trained("torch_eager", JaxVectorEnv(DynamicsEnv(CartPole(), 4)), [])
     assert not {name for name in without if "level" in name or name.startswith(("frozen.", "statistics."))}
 
 
@@ -81,9 +74,9 @@ class Ruled(DynamicsEnv):
 
 
 def test_rules_in_a_program_are_those_on_the_host() -> None:
-    expected, expected_rows = played("torch_eager", JaxVectorEnv(Ruled(CartPole(), 4)), PRECISE)
-    found, rows = played("jax_xla", Ruled(CartPole(), 4), PRECISE)
-    free, _ = played("jax_xla", DynamicsEnv(CartPole(), 4), PRECISE)
+    expected, expected_rows = trained("torch_eager", JaxVectorEnv(Ruled(CartPole(), 4)), PRECISE)
+    found, rows = trained("jax_xla", Ruled(CartPole(), 4), PRECISE)
+    free, _ = trained("jax_xla", DynamicsEnv(CartPole(), 4), PRECISE)
     assert_allclose([list(row.values()) for row in rows], [list(row.values()) for row in expected_rows], rtol=1e-8)
     weight = "params.actor.0.weight"
     assert_allclose(found[weight], expected[weight], rtol=1e-8)

@@ -14,6 +14,7 @@ import pytest
 from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.runs.results import final_return
+from ppo_bench.sweeps.slurm.submit import main as submit
 from tests.processes import TRAIN, children, has_checkpoint, started, wait_until
 from tests.refusals import assert_one_line
 from tests.training import GYM, ROOT, SHORT, rows, run_folder
@@ -91,15 +92,10 @@ def test_a_job_that_fails_does_not_stop_the_others_of_its_sweep(
     overrides = [*GYM, *SHORT, f"outputs={tmp_path}"]
     assert exit_code(main, ["-m", "ppo.learning_rate=1e30,0.001", *overrides]) == 1
     lines = capfd.readouterr().err.splitlines()
-    assert lines[0].startswith("ppo_bench: job 0: ppo.learning_rate=1e+30")
-    assert any(line.startswith("ppo_bench: policy_loss is nan in iteration 1: learning diverged") for line in lines)
-    assert any(line.startswith("ppo_bench: job 1: ppo.learning_rate=0.001") for line in lines)
-    failed = [line for line in lines if line.startswith("ppo_bench: job 0: failed, ")]
-    assert len(failed) == 1
-    assert "policy_loss is nan in iteration 1" in failed[0]
-    assert lines.index(failed[0]) < len(lines) - 4, "reported before the other run and the table"
-    header, first, second, last = lines[-4:]
-    assert header.split() == ["state", "job", "final", "return", "or", "error"]
+    (failed,) = [line for line in lines if line.startswith("ppo_bench: job 0: failed, ")]
+    assert "policy_loss is nan in iteration 1" in failed
+    assert lines.index(failed) < len(lines) - 4, "reported before the other run and the table"
+    first, second, last = lines[-3:]
     assert first.split()[:5] == ["failed", "ppo.learning_rate=1e+30", "policy_loss", "is", "nan"]
     folder = run_folder("ppo.learning_rate=0.001", *overrides)
     value = json.loads((folder / "result.json").read_text())["final_return_mean"]
@@ -157,10 +153,10 @@ def test_a_sweep_whose_processes_are_killed_goes_on_where_they_were_and_runs_not
     assert states(tmp_path) == [("done", "seed1"), ("skipped", "seed1"), ("skipped", "seed2"), ("done", "seed3")]
 
 
-@pytest.mark.parametrize("launcher", ["joblib", "submitit_local"])
-def test_jobs_side_by_side_fail_alone(launcher: str, tmp_path: Path) -> None:
+def test_jobs_side_by_side_fail_alone(tmp_path: Path) -> None:
+    """By submitit; test_hydra.py has joblib's launcher."""
     overrides = [*GYM, *SHORT, f"outputs={tmp_path}"]
-    jobs = [f"hydra/launcher={launcher}", "ppo.learning_rate=0.001,1e30", "seed=1", *overrides]
+    jobs = ["hydra/launcher=submitit_local", "ppo.learning_rate=0.001,1e30", "seed=1", *overrides]
     # In a process of its own: launchers have their way with a process's signals and files.
     sweep = subprocess.run([*TRAIN, "-m", *jobs], check=False, cwd=ROOT, capture_output=True, text=True)
     assert sweep.returncode == 1
@@ -216,3 +212,52 @@ def test_the_value_of_a_job_is_the_mean_of_its_seeds(tmp_path: Path) -> None:
     assert final_return(folders) == 2.5
     (folders[1] / "result.json").write_text(json.dumps({"final_return_mean": None}))
     assert final_return(folders) is None
+
+
+def test_a_sweep_that_nobody_reads_is_stopped_by_one_signal(tmp_path: Path) -> None:
+    words = ["seed=1,2,3", *LONG, f"outputs={tmp_path}"]
+    folder = run_folder("seed=1", *LONG, f"outputs={tmp_path}")
+    with started("-m", *words, start_new_session=True) as sweep:
+        assert sweep.stderr
+        sweep.stderr.readline()
+        sweep.stderr.close()  # as `2>&1 | head` does
+        wait_until(sweep, lambda: has_checkpoint(folder))
+        os.killpg(sweep.pid, signal.SIGINT)
+        assert sweep.wait(timeout=120) == 130
+    assert states(tmp_path) == []
+    assert not any(tmp_path.glob("default/*/seed2"))
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A folder of a user's own YAML files, under a path with all that Hydra's grammar has a use for."""
+    folder = tmp_path / "jürgen's, (old) [conf]"
+    (folder / "experiment").mkdir(parents=True)
+    (folder / "launch").mkdir()
+    sweep = "hydra: {sweeper: {params: {seed: '1,2'}}}\n"
+    text = f"# @package _global_\nname: own\nppo: {{num_envs: 2, num_steps: 16}}\ntotal_timesteps: 64\n{sweep}"
+    (folder / "experiment" / "mine.yaml").write_text(text)
+    (folder / "launch" / "lab.yaml").write_text("defaults: [cpu]\ncpus: 3\n")
+    return folder
+
+
+def test_an_experiment_of_one_s_own_is_run_and_swept(
+    own: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--config-dir", str(own), "experiment=mine", f"outputs={tmp_path / 'o'}"]
+    assert exit_code(main, words) == 2
+    assert_one_line(capfd.readouterr().err, "this experiment is a sweep over seed: run it by -m")
+    assert exit_code(main, ["-m", *words]) == 0
+    assert capfd.readouterr().err.splitlines()[-1] == "ppo_bench: 2 done, 0 failed, 0 skipped"
+    assert sorted(path.parent.name for path in (tmp_path / "o" / "own").rglob("result.json")) == ["seed1", "seed2"]
+    assert exit_code(main, [*words, "seed=3"]) == 0
+
+
+def test_slurm_finds_one_s_own_files_and_refuses_hydra_s_own_words(
+    own: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--dry-run", "--config-dir", str(own), "experiment=mine", "launch=lab", f"outputs={tmp_path / 'o'}"]
+    assert exit_code(submit, words) == 0
+    assert "2 of 2 runs would be submitted, 2 jobs of 3 CPU" in capfd.readouterr().err
+    assert exit_code(submit, [*words, "hydra/launcher=slurm"]) == 2
+    assert_one_line(capfd.readouterr().err, "hydra/launcher=slurm: Hydra's own keys are for sweeps by -m")

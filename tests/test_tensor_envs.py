@@ -150,18 +150,6 @@ def test_a_run_is_trained_and_evaluated(tmp_path: Path) -> None:
     assert exit_code(evaluate, [str(folder), "episodes=9", "num_envs=4"]) == 0
 
 
-def test_an_exported_state_goes_on_as_the_one_it_came_from() -> None:
-    words = ["ppo.norm_obs=true", "ppo.norm_reward=true", "network=gru"]
-    runner, twin = (runner_for("torch_eager", problem_for(TensorEnv(Poles(4), "poles"), 10, words)) for _ in range(2))
-    state, _, _ = runner.iterate(runner.init(3))
-    arrays = runner.export(state)
-    state, _, episodes = runner.iterate(runner.restart_envs(state))
-    twin_state, _, twin_episodes = twin.iterate(twin.restore(arrays))
-    expected, found = runner.export(state), twin.export(twin_state)
-    assert episodes == twin_episodes
-    assert all(np.array_equal(expected[name], found[name]) for name in expected)
-
-
 class AllOnes:
     """A `Player` whose actions are all 1."""
 

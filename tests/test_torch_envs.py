@@ -78,19 +78,6 @@ def test_a_training_is_that_of_the_jax_program(framework: str, case: str) -> Non
         np.testing.assert_allclose(found[name], array, rtol=1e-9, atol=1e-10, err_msg=name)
 
 
-def test_an_exported_state_goes_on_as_the_one_it_came_from() -> None:
-    words = ["ppo.norm_obs=true", "ppo.norm_reward=true"]
-    runner, twin = (runner_for("torch_eager", problem_for(DynamicsEnv(CartPole(), 4), 10, words)) for _ in range(2))
-    state, _, _ = runner.iterate(runner.init(3))
-    arrays = runner.export(state)
-    state, _, episodes = runner.iterate(runner.restart_envs(state))
-    twin_state, _, twin_episodes = twin.iterate(twin.restore(arrays))
-    expected, found = runner.export(state), twin.export(twin_state)
-    assert episodes == twin_episodes
-    assert all(np.array_equal(expected[name], found[name]) for name in expected)
-    assert runner.episode_lengths(state).shape == (4,)
-
-
 @pytest.mark.slow
 def test_jax_is_not_needed() -> None:
     program = (

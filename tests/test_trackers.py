@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -89,18 +86,18 @@ def test_a_run_that_is_killed_and_resumed_appears_once_in_every_tracker(tmp_path
 
 
 def test_a_run_that_is_killed_and_resumed_goes_on_in_the_same_run_of_a_server(tmp_path: Path) -> None:
-    run = [*GYM, "total_timesteps=204_800", "checkpoint.every_iterations=10", f"outputs={tmp_path}", "tracker=wandb"]
+    run = [*GYM, "total_timesteps=51_200", "checkpoint.every_iterations=10", f"outputs={tmp_path}", "tracker=wandb"]
     folder = load_config(run).run_folder
     with wandb_server() as server:
         with started(*run, stderr=subprocess.DEVNULL, env=ENVIRONMENT | server.variables) as killed:
             wait_until(killed, lambda: server.history and has_checkpoint(folder))
         server.settle()
         before, name = len(server.history), server.run["name"]
-        assert 0 < before < 400
+        assert 0 < before < 100
         resumed = trained(*run, **server.variables)
         assert warnings_of(resumed) == []
         assert server.run["name"] == name == (folder / "wandb" / "run_id").read_text()
-        assert [row["global_step"] for row in server.history] == list(range(512, 204_801, 512))
+        assert [row["global_step"] for row in server.history] == list(range(512, 51_201, 512))
 
 
 def test_a_finished_run_is_logged_afterwards_once_with_its_videos(tmp_path: Path) -> None:
@@ -180,33 +177,6 @@ def test_a_tracker_that_raises_costs_a_warning_and_is_left_alone(
     )  # if it has been opened, the finished run is not logged again
 
 
-@pytest.fixture
-def silent_server() -> Iterator[str]:
-    """The address of a server that accepts every connection and never says a word."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        accepted: list[socket.socket] = []
-
-        def accept() -> None:
-            while True:
-                try:
-                    accepted.append(server.accept()[0])
-                except OSError:
-                    return
-
-        threading.Thread(target=accept, daemon=True).start()
-        yield f"http://127.0.0.1:{server.getsockname()[1]}"
-        assert accepted, "nobody has called"
-        server.shutdown(socket.SHUT_RDWR)
-
-
-def test_a_wandb_server_that_never_answers_costs_a_warning(silent_server: str, tmp_path: Path) -> None:
-    words = [*GYM, *SHORT, f"outputs={tmp_path}", "tracker=wandb"]
-    run = trained(*words, WANDB_BASE_URL=silent_server, WANDB_API_KEY="0" * 40, WANDB_INIT_TIMEOUT="2")
-    (warning,) = warnings_of(run)
-    assert "tracker=wandb has stopped: CommError" in warning
-    assert str(load_config(words).run_folder) in run.stdout.splitlines()
-
-
 HASTY = """
 import sys
 from ppo_bench.__main__ import main
@@ -232,13 +202,12 @@ def test_a_wandb_server_that_takes_no_rows_is_not_waited_for_long(tmp_path: Path
     assert (folder / "result.json").exists()
 
 
-@pytest.mark.parametrize("started_by", [[], ["env", "--ignore-signal=INT"]], ids=["terminal", "script"])
-def test_a_second_interruption_does_not_wait_for_trackers(started_by: list[str], tmp_path: Path) -> None:
-    """Nor where a script has started the run in the background, which makes it ignore SIGINT at first."""
+def test_a_second_interruption_does_not_wait_for_trackers(tmp_path: Path) -> None:
+    """As of a script that has started the run in the background, which makes it ignore SIGINT at first."""
     tracker = ["_target_=tests.trackers.Troubled", "moment=finish", "trouble=hang"]
     words = [*GYM, "total_timesteps=1_000_000", f"outputs={tmp_path}", *(f"+tracker.troubled.{key}" for key in tracker)]
     folder = load_config(words).run_folder
-    with started(*words, by=[*started_by, *TRAIN]) as run:
+    with started(*words, by=["env", "--ignore-signal=INT", *TRAIN]) as run:
         wait_until(run, lambda: count_rows(folder) > 0)
         run.send_signal(signal.SIGINT)
         wait_until(run, (folder / "finish").exists)  # until the tracker hangs in its end

@@ -94,8 +94,3 @@ def test_a_number_beyond_the_range_of_float32_is_named(
     words = ["backend=gymnasium", "env.id=tests.broken:Vast-v0", f"env.kwargs={{{kwargs}}}", *words]
     assert exit_code(main, [*words, "total_timesteps=4096", f"outputs={tmp_path}"]) == 1
     assert f"environment 0 gave {said}" in capfd.readouterr().err.splitlines()[-1]
-
-
-def test_a_sound_one_trains(tmp_path: Path) -> None:
-    words = ["backend=gymnasium", "env.id=tests.broken:Sound-v0", "ppo.num_steps=16", "total_timesteps=128"]
-    assert exit_code(main, [*words, f"outputs={tmp_path}"]) == 0

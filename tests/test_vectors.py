@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium import spaces
 from numpy.testing import assert_allclose, assert_array_equal
 
 from ppo_bench.common.flattened import is_byte_space
-from ppo_bench.envs.base import Task
-from ppo_bench.envs.envpool import EnvPoolEnv
-from ppo_bench.envs.envpool_xla import EnvPoolXlaBackend
 from ppo_bench.envs.observation_flattening import ObservationFlattener, declare_categories, observation_flattener
 from ppo_bench.networks.spec import Mlp
 
@@ -105,21 +101,3 @@ def test_a_cell_of_minigrid_by_hand() -> None:
     unseen[[0, 11, 17]] = 1
     assert_allclose(vectors(obs)[0], np.array([*door, *unseen, 0.2, 1.0], np.float32), rtol=1e-7)
     assert declare_categories("Sokoban-v0", space) is space
-
-
-@pytest.mark.parametrize("env_id", ["MiniGrid-MemoryS7-v0", "Taxi-v3"])
-def test_programs_see_what_the_host_sees(env_id: str) -> None:
-    task = Task("x", env_id, 3)
-    host, program = EnvPoolEnv(task, 1), EnvPoolXlaBackend("envpool_xla", 1).make(task)
-    first, result = host.reset([1, 2, 3]).obs, program.reset(jnp, [1, 2, 3])
-    assert_array_equal(first, result.policy_input.obs)
-    state, rng = result.state, np.random.default_rng(1)
-    for _ in range(30):
-        actions = rng.integers(0, int(host.action_space.n), 3)
-        step = host.step(actions)
-        state, other = result.step(state, jnp.asarray(actions))
-        assert_array_equal(step.obs, other.obs)
-        assert step.obs.dtype == other.obs.dtype == np.float32
-        assert (step.obs.max(), step.obs.min()) == (1.0, 0.0)
-    host.close()
-    program.close()

@@ -84,6 +84,15 @@ def masked_problem(precision: str = "float32") -> TrainingSpec:
     return problem_for(MaskedScenes(4, False, False), 2, [*words, f"precision={precision}"])
 
 
+def seen_of(spec: TrainingSpec) -> PolicyInput:
+    """What the policy of a spec sees first."""
+    env: Any = spec.env
+    policy_input = env.policy_input() if isinstance(env, MaskedScenes) else PolicyInput(env.reset([0]).obs)
+    return policy_input._replace(
+        obs=spec.network.to_input_layout(policy_input.obs), episode_start=np.ones(spec.ppo.num_envs, bool)
+    )
+
+
 def arrays_of(spec: TrainingSpec) -> Arrays:
     """The arrays with which a run of a spec begins."""
     return initial_arrays(spec, 1) | default_arrays(select_roles(array_specs(spec), ArrayRole.ENVIRONMENT))

@@ -24,7 +24,7 @@ from sources import line_of, source_file, source_page
 ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 NAMED = re.compile(r"(?<![\[`])`([\w./]+\.(?:py|yaml|sh))`(?![\]`])")
-MARK = re.compile(r"^<!-- (run|slurm|not run)(?:: (.*?))? -->\n", re.M)
+MARK = re.compile(r"^<!-- (run|composed|slurm|not run)(?:: (.*?))? -->\n", re.M)
 FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
 
 

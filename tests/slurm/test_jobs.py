@@ -1,4 +1,4 @@
-"""Jobs that fail, that are told to end, that are not requeued, that never end, and Hydra's launcher."""
+"""Jobs that fail, are told to end, are not requeued or never end; Hydra's launcher; the commands of docs/slurm.md."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import pytest
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.sweeps.slurm.submit import main
+from tests import documented
 from tests.refusals import assert_one_line
 from tests.slurm.cluster import slurm, wait_for, wait_for_an_empty_queue
 from tests.slurm.conftest import Runs, python
+from tests.training import ROOT
 
 RUN = ["env=cartpole", "backend=gymnasium", "checkpoint.every_iterations=5"]
 SHORT, ENDLESS = "total_timesteps=20480", "total_timesteps=100000000"
@@ -86,19 +88,21 @@ def test_hydras_launcher_counts_results_and_its_jobs_requeue_too(tmp_path: Path)
     assert "resuming" in logs
 
 
-@pytest.mark.parametrize(
-    ("override", "fragment"),
-    [
-        ("launch.partition=nowhere", "invalid partition specified: nowhere"),
-    ],
-)
-def test_what_slurm_refuses_is_one_line_and_not_recorded(
-    override: str, fragment: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert exit_code(main, [*RUN, SHORT, f"outputs={tmp_path}", override]) == 2
-    error = capfd.readouterr().err
-    assert_one_line(error, fragment)
-    assert error.startswith(
-        f"ppo_bench: SLURM does not take the job: {'sbatch: ' * ('nonsense' in override)}{fragment}"
-    )
+def test_what_slurm_refuses_is_one_line_and_not_recorded(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(main, [*RUN, SHORT, f"outputs={tmp_path}", "launch.partition=nowhere"]) == 2
+    said = "SLURM does not take the job: invalid partition specified: nowhere"
+    assert_one_line(capfd.readouterr().err, said)
     assert not (tmp_path / ".slurm" / "submitted.json").exists()
+
+
+def test_the_commands_of_the_page_submit_the_runs_that_they_promise(tmp_path: Path) -> None:
+    marked = [block for block in documented.blocks(ROOT / "docs" / "slurm.md") if block.kind == "slurm"]
+    said = [documented.run(block, tmp_path) for block in marked]
+    assert [done.returncode for done in said] == [0, 0], said
+    launched, several_nodes = (done.stderr.splitlines() for done in said)
+    assert launched[0].startswith("ppo_bench: 6 of 6 runs would be submitted")
+    assert launched[1].startswith("ppo_bench: 6 of 6 runs submitted")
+    assert "1 of 1 runs would be submitted, 1 job of 2 nodes" in several_nodes[-1]
+    wait_for_an_empty_queue()
+    status = python("launch/status.py", str(tmp_path / "outputs")).stdout
+    assert status.splitlines()[-1] == "6 runs: 6 done, 0 running, 0 queued, 0 failed", status
