@@ -76,6 +76,7 @@ def without_programs_and_with_an_older_optax(machine: Machine) -> None:
     (older / "METADATA").write_text("Metadata-Version: 2.1\nName: optax\nVersion: 0.1.9\n")
 
 
+ON_JAX = ("jax", "brax", "minatar")
 HIDDEN: dict[str, tuple[list[str], list[Callable[[Machine], None]], dict[str, str], int]] = {
     "torch": (
         ["torch"],
@@ -110,7 +111,7 @@ HIDDEN: dict[str, tuple[list[str], list[Callable[[Machine], None]], dict[str, st
         },
         0,
     ),
-    "EnvPool, pygame, programs, a newer optax": (
+    "EnvPool, pygame, programs, an older optax": (
         ["envpool", "pygame_ce"],
         [without_programs_and_with_an_older_optax],
         {
@@ -118,7 +119,7 @@ HIDDEN: dict[str, tuple[list[str], list[Callable[[Machine], None]], dict[str, st
             "pettingzoo": "no pygame-ce fix: pip install 'ppo-bench[pettingzoo]'",
             "video": "no pygame-ce fix: pip install 'ppo-bench[video]'",
             "C++ compiler": "no g++ on PATH fix: apt install g++",
-            "jax": "optax 0.1.9 is not >=0.2.3 fix: pip install 'ppo-bench[jax]'",
+            **{name: f"optax 0.1.9 is not >=0.2.3 fix: pip install 'ppo-bench[{name}]'" for name in ON_JAX},
         },
         0,
     ),

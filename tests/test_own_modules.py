@@ -88,6 +88,31 @@ class Remembering(nn.Module):
         return self.policy(hidden), self.value(hidden), {"hidden": hidden}
 
 
+class Ones(Remembering):
+    def initial_carry(self):
+        return {"hidden": torch.ones(16)}
+
+
+class Renaming(Remembering):
+    def forward(self, obs, carry, episode_start):
+        *outputs, carry = super().forward(obs, carry, episode_start)
+        return *outputs, {"state": carry["hidden"]}
+
+
+class Lazy(Plain):
+    def __init__(self, *spaces):
+        super().__init__(*spaces)
+        self.value = nn.LazyLinear(1)
+
+
+class Constant(nn.Module):
+    def __init__(self, *spaces):
+        super().__init__()
+
+    def forward(self, obs):
+        return obs[:, :2], obs[:, 0]
+
+
 class FlaxBatch(flax.linen.Module):
     observation_space: object
     action_space: object
@@ -216,6 +241,10 @@ def test_a_memory_is_kept_over_steps_and_cleared_between_episodes(here: Path) ->
         (["network.torch=nets.Plain", "network.flax=nets.FlaxPlain", "framework=jax_xla"], "network.names: policy"),
         (["network.torch=nets.Plain", "algorithm=rnd"], "network=own: the algorithm learns 2 values"),
         (["network.torch=nets.NoValue"], "NoValue returns Tensor for two observations: expected (logits [2, 2], value"),
+        (["network.torch=nets.Ones"], "nets.Ones: initial_carry returns arrays of zeros by name"),
+        (["network.torch=nets.Renaming"], "returns the carry {'state': (2, 16)} for two observations: expected {'hid"),
+        (["network.torch=nets.Lazy"], "nets.Lazy: lazy layers have no shapes yet"),
+        (["network.torch=nets.Constant"], "nets.Constant has no parameters to train"),
         (["network.torch=nets.Wide"], "Wide returns arrays of shapes [(2, 2), (2, 2)] for two observations"),
         (["network.flax=nets.FlaxWide", "framework=jax_xla"], "arrays of shapes [(2, 2), (2, 2)] for two observations"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import json
 import math
@@ -17,6 +18,7 @@ import pytest
 from ppo_bench.common.errors import ConfigError, FailedRuns
 from ppo_bench.common.files import read_json, resolve_folders, write_json
 from ppo_bench.common.rows import FilePosition, Rows, check_rows
+from ppo_bench.runs.loop_state import LoopState
 from ppo_bench.runs.results import error_of, is_in_use, lock_run_folder, speeds
 
 
@@ -178,3 +180,39 @@ def test_the_steady_speed_is_that_of_the_median_iteration_or_block(
     rows = [{"iteration": k, "global_step": 800 * k, "sps": 800 / s} for k, s in enumerate(seconds, 1)]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     np.testing.assert_allclose(speeds(tmp_path / "metrics.jsonl", at_once), expected)
+
+
+def test_a_resumed_run_compiles_again(tmp_path: Path) -> None:
+    seconds = [8.0, 2.0, 2.0, 2.0, 2.0, 2.0, 5.0, 2.0, 2.0, 3.0]  # the last is no start
+    rows = [{"iteration": k, "global_step": 800 * k, "sps": 800 / s} for k, s in enumerate(seconds, 1)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    np.testing.assert_allclose(speeds(tmp_path / "metrics.jsonl", 1, resumed_at=[6]), (400.0, 6.0 + 3.0))
+
+
+def test_a_lock_file_that_a_refused_run_has_removed_locks_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process opens the lock file of a new folder before the run there is refused, and locks it after that."""
+    taken, flock = list[int](), fcntl.flock
+
+    def remove_and_lock(descriptor: int, kind: int) -> None:
+        if not taken:
+            (tmp_path / ".lock").unlink()
+        flock(descriptor, kind)
+        taken.append(descriptor)
+
+    monkeypatch.setattr("fcntl.flock", remove_and_lock)
+    with lock_run_folder(tmp_path):
+        assert len(taken) == 2
+        assert is_in_use(tmp_path)
+
+
+def test_one_lucky_episode_is_no_best() -> None:
+    loop = LoopState(iteration=1, recent_returns=[1.0])
+    loop.update_best()
+    assert (loop.best_iteration, loop.best_return) == (1, 1.0)
+    for iteration, returns in ((2, [1.0, 0.2]), (3, [0.9] * 100), (4, [0.8] * 100), (5, [0.9] * 100)):
+        loop.iteration, loop.recent_returns = iteration, returns
+        loop.update_best()
+    assert loop.best_iteration == 5
+    assert loop.best_return == pytest.approx(0.9)

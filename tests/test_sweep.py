@@ -103,7 +103,7 @@ def test_a_job_that_fails_does_not_stop_the_others_of_its_sweep(
     assert last == "ppo_bench: 1 done, 1 failed, 0 skipped"
 
 
-@pytest.mark.parametrize("alone", [False, True], ids=["a terminal", "a script"])
+@pytest.mark.parametrize("alone", [False, True], ids=["a terminal", "a cluster"])
 def test_an_interrupted_sweep_stops_with_its_current_run_and_goes_on_when_it_is_run_again(
     alone: bool, tmp_path: Path
 ) -> None:
@@ -111,7 +111,7 @@ def test_an_interrupted_sweep_stops_with_its_current_run_and_goes_on_when_it_is_
     with started(*jobs, start_new_session=True) as run:
         wait_until(run, lambda: any(tmp_path.glob("default/*/seed1/checkpoints/iteration_*")))
         if alone:  # the sweep, and not the training that it has started
-            run.send_signal(signal.SIGINT)
+            run.send_signal(signal.SIGUSR1)
         else:
             os.killpg(run.pid, signal.SIGINT)
         _, error = run.communicate(timeout=300)
