@@ -13,9 +13,6 @@ from tests.synthetic import write_run, write_sweep
 pytestmark = pytest.mark.slow
 
 DESKTOP = {"width": 1280, "height": 900}
-PHONE = {"width": 390, "height": 844}
-LIGHTNESS = """element => getComputedStyle(element).backgroundColor.match(/\\d+/g).map(Number)
-    .slice(0, 3).reduce((sum, x) => sum + x, 0) / 765"""
 
 
 @pytest.fixture(scope="module")
@@ -70,23 +67,19 @@ def test_it_opens_without_a_word_and_asks_for_nothing_but_itself(browser: Browse
         assert opened.requests == [html.as_uri()]
         sections = page.locator("main > section").evaluate_all("all => all.map(one => one.id)")
         assert sections == [
-            "summary", "learning", "training", "speed", "speedup", "returns", "equivalence", "all", "published", "runs",
+            "summary", "learning", "training", "speed", "returns", "equivalence", "published", "runs",
         ]  # fmt: skip
-        assert page.locator(".chart").count() == 3 * 2 + 3 * 6 + 3 * 3 + 1 + 3 + 1 + 1
+        assert page.locator(".chart").count() == 3 * 2 + 3 * 6 + 3 * 3 + 3 + 3
         assert page.locator("img").count() == 0
         assert "<img src=" in page.locator(".warnings").inner_text()
         assert page.locator("#summary tbody tr").count() == 9
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_it_fits_and_is_legible(browser: Browser, html: Path, size: dict[str, int], scheme: str) -> None:
-    with Opened(browser, html, size, scheme) as opened:
+def test_it_fits_and_is_legible(browser: Browser, html: Path) -> None:
+    with Opened(browser, html, DESKTOP) as opened:
         page = opened.page
         scroll_through(page)
-        assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
-        lightness = page.locator("body").evaluate(LIGHTNESS)
-        assert lightness > 0.9 if scheme == "light" else lightness < 0.2
+        assert page.evaluate("document.documentElement.scrollWidth") <= DESKTOP["width"]
         outside = page.locator(".chart .main-svg text").evaluate_all(
             """(all) => all.filter((text) => {
                 const box = text.getBoundingClientRect(), frame = text.closest(".chart").getBoundingClientRect();
@@ -94,25 +87,4 @@ def test_it_fits_and_is_legible(browser: Browser, html: Path, size: dict[str, in
             }).map((text) => text.textContent)"""
         )
         assert outside == []
-        contrast = page.evaluate(
-            """() => {
-                const light = (colour) => {
-                    const [r, g, b] = colour.match(/\\d+(\\.\\d+)?/g).map((x) => Number(x) / 255)
-                        .map((x) => x <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4);
-                    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-                };
-                const paper = light(getComputedStyle(document.body).backgroundColor);
-                const all = (selector) => [...document.querySelectorAll(selector)];
-                const of = (selector, key) => all(selector).map((each) => getComputedStyle(each)[key]);
-                const ratio = (c) => {
-                    const [a, b] = [light(c), paper].sort((x, y) => y - x);
-                    return (a + 0.05) / (b + 0.05);
-                };
-                const lines = of(".chart path.js-line", "stroke").filter((colour) => colour.startsWith("rgb("));
-                const texts = [...of("p, li, td, th", "color"), ...of(".chart .main-svg text", "fill")];
-                return [lines, texts].map((colours) => Math.min(...new Set(colours.map(ratio))));
-            }"""
-        )
-        assert contrast[0] >= 3  # WCAG 2.1: graphics 3, text 4.5
-        assert contrast[1] >= 4.5
         assert opened.said == []

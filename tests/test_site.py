@@ -16,10 +16,14 @@ from omegaconf import OmegaConf
 from playwright.sync_api import Browser
 
 from ppo_bench.common.paths import CONF
-from tests.test_report_page import DESKTOP, LIGHTNESS, PHONE, Opened
+from tests.test_report_page import DESKTOP, Opened
 from tests.training import ENVIRONMENT, ROOT
 
 pytestmark = pytest.mark.slow
+
+PHONE = {"width": 390, "height": 844}
+LIGHTNESS = """element => getComputedStyle(element).backgroundColor.match(/\\d+/g).map(Number)
+    .slice(0, 3).reduce((sum, x) => sum + x, 0) / 765"""
 
 MAIN = (
     "index", "getting-started", "tutorial", "cleanrl", "presets/index", "presets/ppo", "own", "environments", "sweeps",

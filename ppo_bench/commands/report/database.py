@@ -22,7 +22,7 @@ SQL_TYPES = {"str": "VARCHAR", "int": "BIGINT", "bool": "BOOLEAN", "float": "DOU
 RUN_COLUMNS = {
     each.name: SQL_TYPES[re.findall(r"\w+", str(each.type))[0]] for each in fields(Run) if each.name != "measured"
 }
-"""Columns and types of the table `runs` and of runs.parquet, which have a row for each run."""
+"""Columns and types of the table `runs`."""
 INTEGERS = ("iteration", "global_step", "episodes", "env", "length")
 """Columns of JSON lines that are integers; all others are floats."""
 NOT_DRAWN = (
@@ -47,12 +47,13 @@ class Database:
     left_out: dict[str, str] = field(default_factory=dict)
     """Folders that are not in the database, with the reasons."""
     warnings: list[str] = field(default_factory=list)
+    """What could not be read."""
     drawn: list[str] = field(default_factory=list)
     """Columns of `metrics` to draw after the returns: of evaluations and of `info` first."""
 
     def print_warnings(self) -> None:
         """Print what could not be read."""
-        for warning in [*self.warnings, *(f"left out: {folder}: {why}" for folder, why in self.left_out.items())]:
+        for warning in self.warnings:
             print_status(f"warning: {warning}")
 
 
@@ -71,11 +72,11 @@ def open_database(folders: Sequence[str]) -> Database:
         except ConfigError as error:
             database.left_out[str(path)] = str(error)
     _keep_one_of_each_identity(database)
-    _add_ambiguous_env_ids(database.runs)
     _load_iterations(database)
     if not database.runs:
         folder, reason = next(iter(database.left_out.items()))
         raise ConfigError(f"none of {len(found)} run folders can be read; {folder}: {reason}")
+    database.warnings += [f"left out: {folder}: {reason}" for folder, reason in database.left_out.items()]
     _make_tables(database)
     return database
 
@@ -88,20 +89,6 @@ def _keep_one_of_each_identity(database: Database) -> None:
             reason = f"it claims to be the same run as {other.folder} (seed {other.seed}), which is kept"
             database.left_out[run.folder] = reason
     database.runs = [run for run in database.runs if kept[run.identity] is run]
-
-
-def _add_ambiguous_env_ids(runs: Sequence[Run]) -> None:
-    """Make the id part of the setting where one name of an environment has several on a backend, as levels have.
-
-    Elsewhere it is not, since an environment's ids on two backends may differ.
-    """
-    ids: dict[tuple[str, str], set[str]] = {}
-    for run in runs:
-        ids.setdefault((run.env, run.backend), set()).add(run.env_id)
-    several = {env for (env, _), found in ids.items() if len(found) > 1}
-    for run in runs:
-        if run.env in several:
-            run.setting = {**run.setting, "env.id": run.env_id}
 
 
 def _create_lines_view(database: Database, name: str) -> list[str]:

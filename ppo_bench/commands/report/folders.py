@@ -83,12 +83,6 @@ class Run:
         return int(self.setting["ppo.num_envs"] * self.setting["ppo.num_steps"])
 
     @property
-    def lost_step_fraction(self) -> float | None:
-        """Fraction of the steps that belong to episodes cut by restarts of the environments; None if not recorded."""
-        own_steps = (self.global_step or 0) - (self.loaded_steps or 0)
-        return None if self.cut_steps is None or not own_steps else self.cut_steps / own_steps
-
-    @property
     def keys(self) -> dict[str, Any]:
         """What a report can compare by: framework, backend, options of the execution, task and hyperparameters."""
         return {"framework": self.framework, "backend": self.backend, **self.execution, **self.setting}
@@ -111,10 +105,7 @@ def find(folders: Sequence[str]) -> list[Path]:
         if not Path(folder).is_dir():
             raise ConfigError(f"{folder} is not a folder: name one that outputs= named, or a run's")
     tops = [Path(folder) if Path(folder).name else Path(folder).resolve() for folder in folders]  # "." has no name
-    named: dict[Path, Path] = {}
-    for run in sorted({run for top in tops for run in run_folders(top)}):
-        named.setdefault(run.resolve(), run)
-    return list(named.values())
+    return sorted({run for top in tops for run in run_folders(top)})
 
 
 def read(path: Path) -> Run:
@@ -152,7 +143,7 @@ def _run(path: Path, about: Mapping[str, Any], result: Mapping[str, Any]) -> Run
     if together > 1:  # a run's speed is the program's, divided by the number of runs
         execution["runs_at_once"] = together
     facts = flat({key: about[key] for key in ("hardware", "versions", "execution", "git_commit")})
-    facts |= flat({key: about.get(key, {}) for key in ("own_code", "variables")})
+    facts |= flat({key: about.get(key, {}) for key in ("own_code", "variables")}) | {"env.id": env_id}
     device = facts["execution.device"].removesuffix(":0")  # the actual device, not `auto`
     facts["execution.device"] = execution["device"] = device
     recorded: dict[str, Any] = {each.name: result.get(each.name) for each in fields(Run) if each.default is None}
