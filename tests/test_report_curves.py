@@ -103,7 +103,7 @@ def test_losses_evaluations_and_info_are_drawn_where_runs_have_them(tmp_path: Pa
     write_run(tmp_path / "runs", env="acrobot", iterations=4)
     database = open_database([str(tmp_path / "runs")])
     assert database.drawn[:3] == ["evaluation_return_greedy", "info_is_success", "approx_kl"]
-    found = figures(analyse(sort_runs(database.runs), BASELINE), database, BASELINE)
+    found = figures(analyse(sort_runs(database.runs), BASELINE), database)
     of = {figure.title: figure for figure in found if figure.section == "training"}
     titles = [chart.title for chart in of["cartpole"].charts]
     losses = ["approx kl", "clip fraction", "entropy", "explained variance", "policy loss", "value loss"]

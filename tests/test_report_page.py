@@ -67,7 +67,7 @@ def test_it_opens_without_a_word_and_asks_for_nothing_but_itself(browser: Browse
         assert opened.requests == [html.as_uri()]
         sections = page.locator("main > section").evaluate_all("all => all.map(one => one.id)")
         assert sections == [
-            "summary", "learning", "training", "speed", "returns", "equivalence", "published", "runs",
+            "summary", "learning", "training", "speed", "returns", "equivalence", "runs",
         ]  # fmt: skip
         assert page.locator(".chart").count() == 3 * 2 + 3 * 6 + 3 * 3 + 3 + 3
         assert page.locator("img").count() == 0

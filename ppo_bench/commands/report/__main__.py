@@ -55,9 +55,9 @@ def main(arguments: list[str]) -> int:
     if not any(f"{name} ".startswith(f"{baseline} ") for name in names):
         raise ConfigError(f"--baseline {baseline}: no run has it; choose one of {', '.join(names)}")
     analysis = analyse(tasks, baseline, args.margin)
-    charts = figures(analysis, database, baseline)
+    charts = figures(analysis, database)
     found = tables(analysis, args.by, database.runs)
-    doubts = [*warnings(tasks, baseline), *database.warnings]
+    doubts = [*warnings(tasks), *database.warnings]
     for doubt in doubts:
         print_status(f"warning: {doubt}")
     finished = sum(run.finished for run in database.runs)

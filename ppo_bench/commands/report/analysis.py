@@ -146,10 +146,12 @@ def _improvement(groups: Sequence[Group], baselines: Sequence[Group]) -> dict[st
 
 def _pair(task: ComparedTask, group: Group, baseline: Group, margin: float) -> Pair:
     """Equivalence test of a group against its baseline, of which each has at least two runs."""
-    ours, theirs = group.final_returns(), baseline.final_returns()
-    x, y = np.array([*ours.values()]), np.array([*theirs.values()])
+    x, y = _final_returns(group), _final_returns(baseline)
+    ours, theirs = (
+        [run.seed for run in each.finished if run.final_return_mean is not None] for each in (group, baseline)
+    )
     # Runs with the same seed and backend use the same noise and begin alike, so they are compared in pairs.
-    paired = list(ours) == list(theirs) and group.first.backend == baseline.first.backend
+    paired = ours == theirs and group.first.backend == baseline.first.backend
     # The margin does not depend on the group that is compared.
     test = tost(x, y, equivalence_margin(task.env_id, float(y.mean()), margin), paired=paired)
     return Pair(group, baseline, test, paired)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ppo_bench.commands.report.analysis import Analysis
 from ppo_bench.commands.report.curves import Curves, curves
 from ppo_bench.commands.report.database import Database
-from ppo_bench.commands.report.groups import Group, differing, rank, value_text
+from ppo_bench.commands.report.groups import Group, differing, rank
 from ppo_bench.commands.report.statistics import Array, Estimate
 
 STEPS = ("by environment steps", "environment steps")
@@ -21,6 +21,12 @@ SPEEDS = (
     ("compile_seconds", "compilation", "seconds"),
     ("wall_seconds", "training", "seconds of wall time"),
 )
+COMPARISONS: tuple[tuple[Any, ...], ...] = (
+    ("speedup_steady_sps", "speed-up", "times the baseline's steady speed", 1.0),
+    ("difference_in_margins", "equivalent within -1 and 1", "difference from the baseline, in margins", -1.0, 1.0),
+    ("probability_of_improvement", "improvement", "probability of a return above the baseline's", 0.5),
+)
+"""Metrics with their titles, labels and values to mark."""
 MAX_SERIES = 8
 """Maximum number of curves in a chart, so that they remain distinguishable."""
 MAX_LETTERS = 40
@@ -35,9 +41,6 @@ class Series:
     name: str
     colour: int
     curve: Curves
-
-    def __post_init__(self) -> None:
-        self.name = _clipped(self.name)
 
 
 @dataclass
@@ -60,9 +63,6 @@ class Bar:
     value: Estimate
     dots: list[float] = field(default_factory=list)
     """Values of the single runs."""
-
-    def __post_init__(self) -> None:
-        self.name = _clipped(self.name)
 
 
 @dataclass
@@ -116,7 +116,7 @@ class Panel(NamedTuple):
     entries: list[Entry]
 
 
-def figures(analysis: Analysis, database: Database, baseline: str) -> list[Figure]:
+def figures(analysis: Analysis, database: Database) -> list[Figure]:
     """All figures that are not empty."""
     panels = list(_panels(analysis))
     returns = [
@@ -134,8 +134,8 @@ def figures(analysis: Analysis, database: Database, baseline: str) -> list[Figur
             for number, panel in enumerate(panels, 1)
         ),
         Figure("returns", "returns", "Final returns", returns),
-        Figure("heat_maps", "heat_maps", "Two hyperparameters", list(_heat_maps(analysis))),
-        Figure("comparisons", "equivalence", "Compared with the baseline", list(_comparisons(analysis, baseline))),
+        Figure("heat_maps", "returns", "Two hyperparameters", list(_heat_maps(analysis))),
+        Figure("comparisons", "equivalence", "Compared with the baseline", list(_comparisons(analysis))),
     ]
     for figure in made:
         figure.charts = [chart for chart in figure.charts if not isinstance(chart, Bars) or chart.rows]
@@ -149,13 +149,12 @@ def _panels(analysis: Analysis) -> Iterator[Panel]:
         groups = [group for task in own for group in task.groups]
         if len(groups) == len(own) > 1:
             prefixes = [f"{group.name} · " if len(analysis.names) > 1 else "" for group in groups]
-            names = [
-                before + group.task.removeprefix(env).strip() for before, group in zip(prefixes, groups, strict=True)
-            ]
-            yield Panel(env, [Entry(*entry) for entry in zip(names, range(len(groups)), groups, strict=True)])
+            settings = [group.task.removeprefix(env).strip() for group in groups]
+            names = [_clipped(prefix + setting) for prefix, setting in zip(prefixes, settings, strict=True)]
+            yield Panel(env, [Entry(names[k], k, group) for k, group in enumerate(groups)])
             continue
         for task in own:
-            entries = [Entry(group.name, analysis.names.index(group.name), group) for group in task.groups]
+            entries = [Entry(_clipped(group.name), analysis.names.index(group.name), group) for group in task.groups]
             yield Panel(task.label, entries)
 
 
@@ -172,7 +171,7 @@ def _curves(panels: Sequence[Panel], database: Database) -> Iterator[Figure]:
             of_returns, left = column == "episodic_return", len(panel.entries) - len(entries)
             note = f"{left} more, which end lower, are in the tables." if left and of_returns else ""
             series = [
-                Series(name, colour, (curve if of_returns else replace(curve, runs=curve.runs[:0])))
+                Series(name, colour, curve if of_returns else replace(curve, runs=curve.runs[:0]))
                 for (name, colour, _), curve in zip(entries, found, strict=False)
                 if of_returns or np.isfinite(curve.mean).any()
             ]
@@ -195,8 +194,8 @@ def _best(entries: Sequence[Entry]) -> list[Entry]:
     """The `MAX_SERIES` entries with the highest returns, in order."""
 
     def final(entry: Entry) -> float:
-        found = [run.recent_return_mean for run in entry.group.runs if run.recent_return_mean is not None]
-        return float(np.mean(found)) if found else -np.inf
+        found = [run.recent_return_mean for run in entry.group.runs]
+        return float(np.mean([-np.inf if each is None else each for each in found]))
 
     return sorted(sorted(entries, key=final, reverse=True)[:MAX_SERIES], key=entries.index)
 
@@ -218,22 +217,15 @@ def _bars(
     return Bars(title, label, rows, from_zero=from_zero)
 
 
-def _comparisons(analysis: Analysis, baseline: str) -> Iterator[Bars]:
+def _comparisons(analysis: Analysis) -> Iterator[Bars]:
     """Charts with a row for each task and group that is compared with the baseline."""
-    rows: dict[str, list[Bar]] = {
-        "speedup_steady_sps": [],
-        "difference_in_margins": [],
-        "probability_of_improvement": [],
-    }
-    for (env, name), found in analysis.estimates.items():
-        for metric, bars in rows.items():
-            if metric in found:
-                label = f"{env}: {name}" if len(analysis.tasks) > 1 else name
-                bars.append(Bar(label, analysis.names.index(name), found[metric]))
-    speedups, differences, improvements = rows.values()
-    yield Bars("speed-up", f"times the steady speed of {baseline}", speedups, [1.0])
-    yield Bars("equivalent within -1 and 1", f"difference from {baseline}, in margins", differences, [-1.0, 1.0])
-    yield Bars("improvement", f"probability of a return above {baseline}'s", improvements, [0.5])
+    for metric, title, label, *marks in COMPARISONS:
+        rows = [
+            Bar(_clipped(f"{env}: {name}"), analysis.names.index(name), found[metric])
+            for (env, name), found in analysis.estimates.items()
+            if metric in found
+        ]
+        yield Bars(title, label, rows, marks)
 
 
 def _heat_maps(analysis: Analysis) -> Iterator[HeatMap]:
@@ -246,16 +238,13 @@ def _heat_maps(analysis: Analysis) -> Iterator[HeatMap]:
         keys = differing([group.first.setting for group in groups])
         if len(keys) != 2:
             continue
-        places = [tuple(value_text(group.first.setting, key) for key in keys) for group in groups]
+        places = [tuple(str(group.first.setting.get(key)) for key in keys) for group in groups]
         y, x = (sorted({place[k] for place in places}, key=rank) for k in (0, 1))
-        if min(len(x), len(y)) < 2:
-            continue
         values = np.full((len(y), len(x)), np.nan)
         for (row, column), group in zip(places, groups, strict=True):
             if mean := analysis.of(group).get("final_return_mean"):
                 values[y.index(row), x.index(column)] = mean.point
-        if np.isfinite(values).any():
-            yield HeatMap(f"{env}, {framework}", keys[1], keys[0], x, y, values)
+        yield HeatMap(f"{env}, {framework}", keys[1], keys[0], x, y, values)
 
 
 def _clipped(name: str) -> str:

@@ -16,11 +16,10 @@ NAMED = 6
 """Maximum number of items that a warning names; the others are counted."""
 
 
-def warnings(tasks: Sequence[ComparedTask], baseline: str) -> list[str]:
+def warnings(tasks: Sequence[ComparedTask]) -> list[str]:
     """A sentence for each warning."""
     groups = [(task, group) for task in tasks for group in task.groups]
     runs = [run for _, group in groups for run in group.runs]
-    pairs = [(task, group, task.baseline(group, baseline)) for task, group in groups]
     found = {
         "few finished seeds: the bootstrap's intervals are too narrow, and a single seed has none": [
             f"{task.label} {group.name} ({len(group.finished)})"
@@ -36,18 +35,12 @@ def warnings(tasks: Sequence[ComparedTask], baseline: str) -> list[str]:
             for run in runs
             if (run.load_average or 0) > run.cores + SPARE_LOAD
         ],
-        "frameworks are compared on different backends, whose speeds differ too": [
-            f"{task.label} ({other.first.framework} on {other.first.backend}, "
-            f"{group.first.framework} on {group.first.backend})"
-            for task, group, other in pairs
-            if other and other.first.backend != group.first.backend
-        ],
     }
     return [f"{sentence}: {_some(names)}" for sentence, names in found.items() if names]
 
 
 def _differences(tasks: Sequence[ComparedTask]) -> dict[str, list[str]]:
-    """Facts in which runs of a task differ, such as hardware or versions, with the number of runs for each value."""
+    """Facts in which runs of a task differ, such as backend or versions, with the number of runs for each value."""
     found: dict[str, list[str]] = {}
     for task in tasks:
         facts = [run.facts for group in task.groups for run in group.runs]

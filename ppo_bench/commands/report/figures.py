@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from textwrap import fill
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,7 +47,7 @@ def draw(figure: Figure, folder: Path) -> None:
                 _bars(axes, chart)
             else:
                 _heat_map(axes, chart)
-            axes.set(xlabel=fill(chart.x_label, 38), title=chart.title)
+            axes.set(xlabel=chart.x_label, title=chart.title)
         if len(figure.charts) > 1:
             canvas.suptitle(figure.title, fontsize=10, fontweight="bold")
         named = {

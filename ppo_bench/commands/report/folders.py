@@ -60,9 +60,7 @@ class Run:
     precision: str
     cpu: str
     gpu: str | None
-    git_commit: str | None
     cores: int
-    threads: int | None
     setting: dict[str, Any]
     """Task and hyperparameters, with dotted keys."""
     execution: dict[str, Any]
@@ -76,11 +74,6 @@ class Run:
     def path(self) -> Path:
         """The run's folder."""
         return Path(self.folder)
-
-    @property
-    def batch_size(self) -> int:
-        """Environment steps of an iteration."""
-        return int(self.setting["ppo.num_envs"] * self.setting["ppo.num_steps"])
 
     @property
     def keys(self) -> dict[str, Any]:
@@ -118,15 +111,9 @@ def read(path: Path) -> Run:
         if (version := content.get("schema_version")) != SCHEMA_VERSION:
             raise ConfigError(f"{name} has schema_version {version}; {SCHEMA_VERSION} can be read")
     try:
-        run = _run(path, about, result)
+        return _run(path, about, result)
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:  # of keys or values
         raise ConfigError(f"run.json does not describe a run: {type(error).__name__} {error}") from error
-    if run.finished:
-        run.recent_return_mean = run.final_return_mean
-        evaluated = {name.replace("_", " "): result.get(name) for name in EVALUATION_COLUMNS}
-        measured = evaluated | (result.get("info") or {})
-        run.measured = {name: value for name, value in measured.items() if value is not None}
-    return run
 
 
 def _run(path: Path, about: Mapping[str, Any], result: Mapping[str, Any]) -> Run:
@@ -143,10 +130,15 @@ def _run(path: Path, about: Mapping[str, Any], result: Mapping[str, Any]) -> Run
     if together > 1:  # a run's speed is the program's, divided by the number of runs
         execution["runs_at_once"] = together
     facts = flat({key: about[key] for key in ("hardware", "versions", "execution", "git_commit")})
-    facts |= flat({key: about.get(key, {}) for key in ("own_code", "variables")}) | {"env.id": env_id}
+    facts |= flat({key: about.get(key, {}) for key in ("own_code", "variables")}) | {
+        "env.id": env_id,
+        "backend": config["backend"]["name"],
+    }
     device = facts["execution.device"].removesuffix(":0")  # the actual device, not `auto`
     facts["execution.device"] = execution["device"] = device
     recorded: dict[str, Any] = {each.name: result.get(each.name) for each in fields(Run) if each.default is None}
+    recorded["recent_return_mean"] = recorded["final_return_mean"]
+    measured = {name: result.get(name) for name in EVALUATION_COLUMNS} | (result.get("info") or {})
     return Run(
         folder=str(path),
         name=config["name"],
@@ -162,13 +154,12 @@ def _run(path: Path, about: Mapping[str, Any], result: Mapping[str, Any]) -> Run
         precision=trained["precision"],
         cpu=facts["hardware.cpu"],
         gpu=facts.get("execution.gpu") or facts.get("hardware.gpu"),  # the latter is the machine's first GPU
-        git_commit=facts["git_commit"],
         cores=facts["hardware.cores"],
-        threads=facts.get("execution.threads"),
         # Without empty values, runs of versions that lack the key compare equal.
         setting={k: v for k, v in flat(setting).items() if v not in (None, [], {}) or k.startswith("ppo.")},
         execution=flat(execution),
         facts=facts,
+        measured={name: value for name, value in measured.items() if value is not None},
         **recorded,
     )
 

@@ -48,11 +48,6 @@ class Group:
         """The complete runs."""
         return [run for run in self.runs if run.finished]
 
-    def final_returns(self) -> dict[int, float]:
-        """Final returns of the complete runs that have one, by seed, in order of the seeds."""
-        found = {run.seed: run.final_return_mean for run in self.finished if run.final_return_mean is not None}
-        return dict(sorted(found.items()))
-
     def values(self, name: str) -> Array:
         """Values of the attribute `name` of the complete runs that have it.
 
@@ -75,13 +70,15 @@ class ComparedTask:
 
     def baseline(self, group: Group, value: str) -> Group | None:
         """The group with which `group` is compared: named `value`, or of that framework, and most like it."""
-
-        def distance(other: Group) -> tuple[bool, int]:
-            differences = differing([group.first.execution, other.first.execution])
-            return other.first.backend != group.first.backend, len(differences)
-
         candidates = [other for other in self.groups if f"{other.name} ".startswith(f"{value} ")]
-        return min(candidates, key=distance, default=None)
+        return min(
+            candidates,
+            key=lambda other: (
+                other.first.backend != group.first.backend,
+                len(differing([group.first.execution, other.first.execution])),
+            ),
+            default=None,
+        )
 
 
 def sort_runs(runs: Sequence[Run], by: str = FRAMEWORK) -> list[ComparedTask]:
@@ -101,8 +98,8 @@ def sort_runs(runs: Sequence[Run], by: str = FRAMEWORK) -> list[ComparedTask]:
     for env, codes in members.items():
         keys = distinguishing_keys([setting_of[code] for code in codes])
         for code, groups_of in codes.items():
-            label = " ".join([env, *(f"{key}={value_text(setting_of[code], key)}" for key in keys)])
-            groups = [Group(label, name, own) for name, own in groups_of.items()]
+            label = " ".join([env, *(f"{key}={setting_of[code].get(key)}" for key in keys)])
+            groups = [Group(label, name, sorted(own, key=lambda run: run.seed)) for name, own in groups_of.items()]
             groups.sort(key=lambda group: rank(group.name))
             tasks.append(ComparedTask(label, env, groups[0].first.env_id, groups))
     return sorted(tasks, key=lambda task: (task.env, task.label))
@@ -132,43 +129,32 @@ def _split(runs: Sequence[Run], by: str) -> tuple[list[dict[str, Any]], list[str
     settings = [{key: value for key, value in run.keys.items() if not is_compared(run, key)} for run in runs]
     if by == FRAMEWORK:
         # Names have an option, such as the backend, only if the runs of a task differ in it.
-        members: dict[str, list[dict[str, Any]]] = {}
+        of_task: dict[str, list[dict[str, Any]]] = {}
         for run, own in zip(runs, compared, strict=True):
-            members.setdefault(run.setting_key, []).append(own)
-        options = dict.fromkeys(key for owned in members.values() for key in distinguishing_keys(owned))
-        names = [
-            " ".join([run.framework, *(f"{key}={own[key]}" for key in options if key in own and key != FRAMEWORK)])
-            for run, own in zip(runs, compared, strict=True)
+            of_task.setdefault(run.setting_key, []).append(own)
+        options = {key for members in of_task.values() for key in distinguishing_keys(members)} - {FRAMEWORK}
+        return settings, [
+            " ".join([own[FRAMEWORK], *(f"{key}={value}" for key, value in own.items() if key in options)])
+            for own in compared
         ]
-        return settings, names
     keys = distinguishing_keys(compared)
     if not keys:
         others = ", ".join(sorted(differing([run.keys for run in runs]))[:8]) or "the seed"
         raise ConfigError(f"--by {by}: the runs do not differ in it; they differ in {others}")
     if len(keys) == 1:
-        return settings, [value_text(own, keys[0]) for own in compared]
-    return settings, [
-        " ".join(f"{key.removeprefix(by + '.')}={value_text(own, key)}" for key in keys) for own in compared
-    ]
-
-
-def value_text(setting: Mapping[str, Any], key: str) -> str:
-    """The value of a hyperparameter as labels have it."""
-    value = setting.get(key, "unset")
-    return "null" if value is None else str(value)
+        return settings, [str(own.get(keys[0])) for own in compared]
+    return settings, [" ".join(f"{key.removeprefix(by + '.')}={own.get(key)}" for key in keys) for own in compared]
 
 
 def distinguishing_keys(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     """Keys that suffice to distinguish all settings, chosen greedily with short values first."""
 
-    def letters(key: str) -> int:
-        return max(len(str(setting.get(key))) for setting in settings)
-
     def num_distinct(keys: Sequence[str]) -> int:
         return len({tuple(str(setting.get(key)) for key in keys) for setting in settings})
 
     keys: list[str] = []
-    for key in sorted(differing(settings), key=lambda key: letters(key) > MAX_LETTERS):
+    letters = {key: max(len(str(setting.get(key))) for setting in settings) for key in differing(settings)}
+    for key in sorted(letters, key=lambda key: letters[key] > MAX_LETTERS):
         if num_distinct([*keys, key]) > num_distinct(keys):
             keys.append(key)
     return keys

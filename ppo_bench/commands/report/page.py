@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ppo_bench.commands.report.charts import COLOURS, Figure, HeatMap
+from ppo_bench.commands.report.charts import COLOURS, Figure
 from ppo_bench.commands.report.statistics import Estimate
 from ppo_bench.commands.report.tables import Table, cell
 
@@ -23,13 +23,11 @@ SECTIONS = {
                  "95% bootstrap band."),
     "speed": ("Speed", ("speed",), "Means with 95% intervals and a dot for each seed. Steady speed is that of a run's "
               "median iteration; compilation is not part of it."),
-    "returns": ("Final returns", ("returns",), "Charts: the interquartile mean over seeds, its 95% interval, and each "
-                "seed. Table: best first; of many settings one leads by chance."),
-    "heat_maps": ("Two hyperparameters", (), "Mean final return by the values of the two hyperparameters."),
+    "returns": ("Final returns", ("returns", "references"), "Charts: the interquartile mean over seeds, its 95% "
+                "interval, and each seed; and means by two hyperparameters. Of many settings one leads by chance. Ids "
+                "and steps of published returns often differ."),
     "equivalence": ("Compared with the baseline", ("equivalence", "over_envs"), "Two one-sided t-tests at 5%. "
                     "Undecided: too few seeds. Over all environments: scores on those that every group has finished."),
-    "published": ("Ours and published", ("references",), "Mean ± standard deviation (seeds). Ids and steps often "
-                  "differ: compare them first."),
     "runs": ("Runs, settings and versions", ("runs", "same"), "The last columns are what runs differ in."),
 }  # fmt: skip
 """Sections by key: title, keys of tables, and a note."""
@@ -45,7 +43,6 @@ def page(
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["cell"] = cell
     environment.tests["numeric"] = lambda value: isinstance(value, int | float | Estimate)
-    environment.tests["heat_map"] = lambda chart: isinstance(chart, HeatMap)
     template = environment.from_string((PAGE / "template.html").read_text(encoding="utf-8"))
     charts = [[_plain(asdict(chart)) for chart in figure.charts] for figure in figures]
     data = json.dumps({"figures": charts, "colours": COLOURS}, allow_nan=False)

@@ -16,8 +16,9 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 Scores = Sequence[Array]
 """An array `[..., N_m]` for each task m with N_m runs."""
 
-CONFIDENCE = 0.95
 RESAMPLES = 2000
+ENDS = (2.5, 97.5)
+"""Percentiles at the ends of an interval."""
 
 
 class Estimate(NamedTuple):
@@ -59,13 +60,6 @@ def ratio_of_means(ours: Scores, theirs: Scores) -> Array:
     return mean(ours) / mean(theirs)
 
 
-def percentiles(draws: Array) -> tuple[Array, Array]:
-    """Lower and upper end of the percentile interval over the first axis of `draws`."""
-    tail = 50 * (1 - CONFIDENCE)
-    low, high = np.percentile(draws, [tail, 100 - tail], axis=0)
-    return low, high
-
-
 def bootstrap(statistic: Callable[..., Array], *groups: Scores, resamples: int = RESAMPLES, seed: int = 0) -> Estimate:
     """A statistic of one or more independent groups and its percentile interval by the bootstrap.
 
@@ -76,7 +70,7 @@ def bootstrap(statistic: Callable[..., Array], *groups: Scores, resamples: int =
         return Estimate(point, math.nan, math.nan, seeds)
     rng = np.random.default_rng(seed)
     drawn = ([task[rng.integers(0, len(task), (resamples, len(task)))] for task in group] for group in groups)
-    low, high = percentiles(statistic(*drawn))
+    low, high = np.percentile(statistic(*drawn), ENDS)
     return Estimate(point, float(low), float(high), seeds)
 
 
@@ -87,7 +81,7 @@ def mean_interval(values: Array) -> Estimate:
     mean, std, n = moments(values)
     if n < 2:
         return Estimate(mean, math.nan, math.nan, n)
-    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, n - 1)) * std / math.sqrt(n)
+    half = float(stats.t.ppf(0.975, n - 1)) * std / math.sqrt(n)
     return Estimate(mean, mean - half, mean + half, n)
 
 
@@ -102,7 +96,7 @@ def mean_band(curves: Array, resamples: int = RESAMPLES) -> tuple[Array, Array, 
     complete = np.isfinite(curves).all(0)
     values = np.where(complete, curves, 0.0)
     drawn = np.where(complete & (runs > 1), weights @ values / runs, np.nan)
-    return np.where(complete, values.mean(0), np.nan), *percentiles(drawn)
+    return np.where(complete, values.mean(0), np.nan), *np.percentile(drawn, ENDS, axis=0)
 
 
 class Comparison(NamedTuple):

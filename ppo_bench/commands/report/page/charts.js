@@ -74,6 +74,5 @@
     }
   }, { rootMargin: "600px" });
   hosts.forEach((host) => seen.observe(host));
-  const redraw = (within) => hosts.filter((host) => host.layout && within.contains(host)).forEach(draw);
-  document.querySelectorAll("[data-smooth]").forEach((choice) => choice.addEventListener("change", () => redraw(choice.closest("section"))));
+  document.addEventListener("change", ({ target }) => hosts.filter((host) => host.layout && target.closest("section").contains(host)).forEach(draw));
 })();
