@@ -87,4 +87,9 @@ def test_it_fits_and_is_legible(browser: Browser, html: Path) -> None:
             }).map((text) => text.textContent)"""
         )
         assert outside == []
+        roughness = """() => document.querySelector(".chart").data[2].y.slice(10, 60)
+            .reduce((sum, y, k, all) => sum + (k ? Math.abs(y - all[k - 1]) : 0), 0)"""
+        before = page.evaluate(roughness)
+        page.locator("[data-smooth]").first.select_option("15")
+        assert page.evaluate(roughness) < before
         assert opened.said == []

@@ -114,7 +114,7 @@ def rank(name: str) -> tuple[int, float, str]:
     """The place of a group in the report's order: frameworks as in `FRAMEWORKS`, numbers in theirs, others by name."""
     framework = name.partition(" ")[0]
     try:
-        return (0, float(name), "")
+        return (0, float(name), name)
     except ValueError:
         return (1, FRAMEWORKS.index(framework) if framework in FRAMEWORKS else len(FRAMEWORKS), name)
 
