@@ -120,7 +120,7 @@ def _check_alike(runs: Sequence[Run]) -> None:
     for run in runs:
         task = (run.name, run.env_id, run.backend, run.total_timesteps, _switches(run))
         other = of_task.setdefault(task, run)
-        if run.setting_key != other.setting_key:
+        if run.setting != other.setting:
             raise ConfigError(f"{run.folder} and {other.folder} have different settings: name runs of one setting")
         other = of_row.setdefault((*task, run.framework, run.execution["precision"], run.seed), run)
         if other is not run:

@@ -34,7 +34,7 @@ def write_rates(outputs: Path) -> Path:
 def charts(page: Path) -> Any:
     """The data of the page's charts."""
     (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page.read_text())
-    return json.loads(data)["figures"]
+    return json.loads(data)
 
 
 def test_a_learning_rate_is_a_line_for_each_value_in_order(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -53,6 +53,20 @@ def test_a_learning_rate_is_a_line_for_each_value_in_order(tmp_path: Path, capfd
     report(capfd, outputs, "--by", "ppo.learning_rate", "--baseline", "0.001")
     pairs = read_table(outputs / "report" / "tables" / "equivalence.csv")
     assert [(row["ppo.learning_rate"], row["compared with"]) for row in pairs] == [("0.00025", "0.001")] * 2
+
+
+def test_sizes_of_a_batch_that_do_not_divide_the_steps_are_one_task(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """10,000 steps are 9,728 in iterations of 512 and 9,984 in those of 128."""
+    for num_steps, seed in itertools.product((128, 32), (1, 2)):
+        changes = {"config.ppo.num_steps": num_steps, "config.total_timesteps": 10_000}
+        write_run(tmp_path / "o", seed=seed, iterations=19, folder=f"{num_steps}/seed{seed}", changes=changes)
+    assert report(capfd, tmp_path / "o", "--by", "ppo.num_steps")[0] == 0
+    (chart, *_), *_ = charts(tmp_path / "o" / "report" / "report.html")
+    assert [series["name"] for series in chart["series"]] == ["32", "128"]
+    found = read_table(tmp_path / "o" / "report" / "tables" / "summary.csv")
+    assert [row["env"] for row in found] == ["cartpole", "cartpole"]
 
 
 @pytest.mark.parametrize("by", ["framework", "ppo.learning_rate"])

@@ -109,6 +109,8 @@ def test_an_older_report_is_replaced(tmp_path: Path, capfd: pytest.CaptureFixtur
     assert aggregates(out)["cartpole", "torch_eager", "final_return_mean"][3] == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["o", "r"]
     (tmp_path / "file").write_text("")
-    code, _, errors = report(capfd, tmp_path / "o", "--out", tmp_path / "file")
-    assert code == 2
-    assert_one_line(errors, "is a file")
+    for other in (tmp_path / "file", Path("/proc/x")):
+        code, _, errors = report(capfd, tmp_path / "o", "--out", other)
+        assert code == 2
+        assert_one_line(errors.splitlines(keepends=True)[-1], f"cannot write to {other}")
+        assert errors.endswith("; choose another folder by --out\n")

@@ -13,6 +13,9 @@ from tests.synthetic import write_run, write_sweep
 pytestmark = pytest.mark.slow
 
 DESKTOP = {"width": 1280, "height": 900}
+PHONE = {"width": 390, "height": 844}
+LIGHTNESS = """element => getComputedStyle(element).backgroundColor.match(/\\d+/g).map(Number)
+    .slice(0, 3).reduce((sum, x) => sum + x, 0) / 765"""
 
 
 @pytest.fixture(scope="module")
@@ -75,11 +78,15 @@ def test_it_opens_without_a_word_and_asks_for_nothing_but_itself(browser: Browse
         assert page.locator("#summary tbody tr").count() == 9
 
 
-def test_it_fits_and_is_legible(browser: Browser, html: Path) -> None:
-    with Opened(browser, html, DESKTOP) as opened:
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_it_fits_and_is_legible(browser: Browser, html: Path, size: dict[str, int], scheme: str) -> None:
+    with Opened(browser, html, size, scheme) as opened:
         page = opened.page
         scroll_through(page)
-        assert page.evaluate("document.documentElement.scrollWidth") <= DESKTOP["width"]
+        assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+        lightness = page.locator("body").evaluate(LIGHTNESS)
+        assert lightness > 0.9 if scheme == "light" else lightness < 0.2
         outside = page.locator(".chart .main-svg text").evaluate_all(
             """(all) => all.filter((text) => {
                 const box = text.getBoundingClientRect(), frame = text.closest(".chart").getBoundingClientRect();
@@ -87,6 +94,50 @@ def test_it_fits_and_is_legible(browser: Browser, html: Path) -> None:
             }).map((text) => text.textContent)"""
         )
         assert outside == []
+        contrast = page.evaluate(
+            """() => {
+                const light = (colour) => {
+                    const [r, g, b] = colour.match(/\\d+(\\.\\d+)?/g).map((x) => Number(x) / 255)
+                        .map((x) => x <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4);
+                    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+                };
+                const paper = light(getComputedStyle(document.body).backgroundColor);
+                const all = (selector) => [...document.querySelectorAll(selector)];
+                const of = (selector, key) => all(selector).map((each) => getComputedStyle(each)[key]);
+                const ratio = (c) => {
+                    const [a, b] = [light(c), paper].sort((x, y) => y - x);
+                    return (a + 0.05) / (b + 0.05);
+                };
+                const lines = of(".chart path.js-line", "stroke").filter((colour) => colour.startsWith("rgb("));
+                const texts = [...of("p, li, td, th", "color"), ...of(".chart .main-svg text", "fill")];
+                return [lines, texts].map((colours) => Math.min(...new Set(colours.map(ratio))));
+            }"""
+        )
+        assert contrast[0] >= 3  # WCAG 2.1: graphics 3, text 4.5
+        assert contrast[1] >= 4.5
+        assert opened.said == []
+
+
+def test_charts_follow_a_change_of_the_colour_scheme(browser: Browser, html: Path) -> None:
+    with Opened(browser, html, PHONE) as opened:
+        page = opened.page
+        scroll_through(page)
+        all_have = "(ink) => [...document.querySelectorAll('.chart')].every((chart) => chart.layout.font.color === ink)"
+        ink = "getComputedStyle(document.documentElement).getPropertyValue('--ink')"
+        light = page.evaluate(ink)
+        page.emulate_media(color_scheme="dark")
+        dark = page.evaluate(ink)
+        assert dark != light
+        page.wait_for_function(all_have, arg=dark)
+        page.emulate_media(media="print")  # on paper, ink is dark
+        page.wait_for_function(all_have, arg=light)
+        assert opened.said == []
+
+
+def test_curves_can_be_smoothed(browser: Browser, html: Path) -> None:
+    with Opened(browser, html, DESKTOP) as opened:
+        page = opened.page
+        scroll_through(page)
         roughness = """() => document.querySelector(".chart").data[2].y.slice(10, 60)
             .reduce((sum, y, k, all) => sum + (k ? Math.abs(y - all[k - 1]) : 0), 0)"""
         before = page.evaluate(roughness)

@@ -21,7 +21,7 @@ from ppo_bench.commands.report.published import MARGIN
 from ppo_bench.commands.report.tables import Table, tables, to_csv, to_text
 from ppo_bench.common.cli import Parser, exit_code
 from ppo_bench.common.errors import ConfigError, RunError, one_line, require
-from ppo_bench.common.progress import print_status
+from ppo_bench.common.files import make_folder
 
 
 def main(arguments: list[str]) -> int:
@@ -43,8 +43,6 @@ def main(arguments: list[str]) -> int:
     if not 0 < args.margin < 1:
         parser.error("--margin must lie between 0 and 1")
     out = args.out or Path(args.folders[0]) / "report"
-    if out.is_file():
-        raise ConfigError(f"--out {out} is a file: name a folder")
     for package in ("jinja2", "scipy"):
         require(package, "report", "the report")
     database = open_database(args.folders)
@@ -57,12 +55,11 @@ def main(arguments: list[str]) -> int:
     analysis = analyse(tasks, baseline, args.margin)
     charts = figures(analysis, database)
     found = tables(analysis, args.by, database.runs)
-    doubts = [*warnings(tasks), *database.warnings]
-    for doubt in doubts:
-        print_status(f"warning: {doubt}")
+    database.warnings = [*warnings(tasks), *database.warnings]
+    database.print_warnings()
     finished = sum(run.finished for run in database.runs)
     counts = f"{len(database.runs)} runs, {finished} finished; {len(database.left_out)} folders left out"
-    html = page(charts, found, title=args.title, counts=counts, warnings=doubts)
+    html = page(charts, found, title=args.title, counts=counts, warnings=database.warnings)
     _write(out, html, found, charts if args.png else [])
     print(to_text(found[0]))
     print(out / "report.html")
@@ -70,9 +67,10 @@ def main(arguments: list[str]) -> int:
 
 
 def _write(out: Path, html: str, found: Sequence[Table], drawn: Sequence[Figure]) -> None:
-    """Write the report to the folder `out`, over an older one. Raises `RunError`."""
+    """Write the report to the folder `out`, over an older one. Raises `ConfigError` or `RunError`."""
+    make_folder(out, "choose another folder by --out")
     try:
-        (out / "tables").mkdir(parents=True, exist_ok=True)
+        (out / "tables").mkdir(exist_ok=True)
         (out / "report.html").write_text(html, encoding="utf-8")
         for table in found:
             (out / "tables" / f"{table.key}.csv").write_text(to_csv(table), encoding="utf-8")

@@ -29,7 +29,6 @@ COMPARISONS: tuple[tuple[Any, ...], ...] = (
 """Metrics with their titles, labels and values to mark."""
 MAX_SERIES = 8
 """Maximum number of curves in a chart, so that they remain distinguishable."""
-MAX_LETTERS = 40
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b85590", "#c78500", "#2f92c9", "#555555")
 """A palette for the colour-blind, after Okabe and Ito's."""
 
@@ -150,11 +149,11 @@ def _panels(analysis: Analysis) -> Iterator[Panel]:
         if len(groups) == len(own) > 1:
             prefixes = [f"{group.name} · " if len(analysis.names) > 1 else "" for group in groups]
             settings = [group.task.removeprefix(env).strip() for group in groups]
-            names = [_clipped(prefix + setting) for prefix, setting in zip(prefixes, settings, strict=True)]
+            names = [prefix + setting for prefix, setting in zip(prefixes, settings, strict=True)]
             yield Panel(env, [Entry(names[k], k, group) for k, group in enumerate(groups)])
             continue
         for task in own:
-            entries = [Entry(_clipped(group.name), analysis.names.index(group.name), group) for group in task.groups]
+            entries = [Entry(group.name, analysis.names.index(group.name), group) for group in task.groups]
             yield Panel(task.label, entries)
 
 
@@ -221,7 +220,7 @@ def _comparisons(analysis: Analysis) -> Iterator[Bars]:
     """Charts with a row for each task and group that is compared with the baseline."""
     for metric, title, label, *marks in COMPARISONS:
         rows = [
-            Bar(_clipped(f"{env}: {name}"), analysis.names.index(name), found[metric])
+            Bar(f"{env}: {name}", analysis.names.index(name), found[metric])
             for (env, name), found in analysis.estimates.items()
             if metric in found
         ]
@@ -245,8 +244,3 @@ def _heat_maps(analysis: Analysis) -> Iterator[HeatMap]:
             if mean := analysis.of(group).get("final_return_mean"):
                 values[y.index(row), x.index(column)] = mean.point
         yield HeatMap(f"{env}, {framework}", keys[1], keys[0], x, y, values)
-
-
-def _clipped(name: str) -> str:
-    """`name` with at most `MAX_LETTERS` characters, cut at one third, since names differ mostly at their ends."""
-    return name if len(name) <= MAX_LETTERS else f"{name[: MAX_LETTERS // 3]}…{name[1 - 2 * MAX_LETTERS // 3 :]}"

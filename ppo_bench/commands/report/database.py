@@ -45,12 +45,12 @@ class Database:
     left_out: dict[str, str] = field(default_factory=dict)
     """Folders that are not in the database, with the reasons."""
     warnings: list[str] = field(default_factory=list)
-    """What could not be read."""
+    """What could not be read, and what the report warns of."""
     drawn: list[str] = field(default_factory=list)
     """Columns of `metrics` to draw after the returns: of evaluations and of `info` first."""
 
     def print_warnings(self) -> None:
-        """Print what could not be read."""
+        """Print the warnings."""
         for warning in self.warnings:
             print_status(f"warning: {warning}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -81,7 +82,7 @@ def _bars(axes: Axes, chart: Bars) -> None:
         axes.plot([low, high], [height, height], color="black" if chart.from_zero else paint, lw=1.6)
     for value in chart.marks:
         axes.axvline(value, color="#777777", lw=0.8, ls="--")
-    axes.set_yticks(range(len(chart.rows)), [row.name for row in chart.rows], fontsize=8)
+    axes.set_yticks(range(len(chart.rows)), [fill(row.name, 40) for row in chart.rows], fontsize=8)
     axes.set_ylim(len(chart.rows) - 0.4, -0.6)
     if chart.from_zero:
         axes.set_xlim(left=0)

@@ -81,15 +81,9 @@ class Run:
         return {"framework": self.framework, "backend": self.backend, **self.execution, **self.setting}
 
     @property
-    def setting_key(self) -> str:
-        """A digest of task and hyperparameters."""
-        return digest({"env": self.env, **self.setting})
-
-    @property
     def identity(self) -> tuple[Any, ...]:
         """A tuple that is equal for runs of the same experiment with the same seed."""
-        task = self.env, self.env_id, self.backend, self.setting_key
-        return *task, self.framework, digest(self.execution), self.seed
+        return self.env, self.env_id, digest(self.keys), self.seed
 
 
 def find(folders: Sequence[str]) -> list[Path]:
@@ -123,8 +117,6 @@ def _run(path: Path, about: Mapping[str, Any], result: Mapping[str, Any]) -> Run
     setting["ppo"] = added_field_defaults(Hyperparameters) | setting["ppo"]
     setting.setdefault("algorithm", PLAIN)
     setting["env"] = {key: value for key, value in trained["env"].items() if key not in ("name", "id", "num_envs")}
-    batch = config["ppo"]["num_envs"] * config["ppo"]["num_steps"]
-    setting["total_timesteps"] = config["total_timesteps"] // batch * batch  # whole iterations, as trained
     execution = {key: trained[key] for key in EXECUTION if key in trained}
     together = result.get("num_seeds", about.get("num_seeds", config["num_seeds"]))
     if together > 1:  # a run's speed is the program's, divided by the number of runs

@@ -130,8 +130,8 @@ def _split(runs: Sequence[Run], by: str) -> tuple[list[dict[str, Any]], list[str
     if by == FRAMEWORK:
         # Names have an option, such as the backend, only if the runs of a task differ in it.
         of_task: dict[str, list[dict[str, Any]]] = {}
-        for run, own in zip(runs, compared, strict=True):
-            of_task.setdefault(run.setting_key, []).append(own)
+        for run, setting, own in zip(runs, settings, compared, strict=True):
+            of_task.setdefault(digest({"env": run.env, **setting}), []).append(own)
         options = {key for members in of_task.values() for key in distinguishing_keys(members)} - {FRAMEWORK}
         return settings, [
             " ".join([own[FRAMEWORK], *(f"{key}={value}" for key, value in own.items() if key in options)])

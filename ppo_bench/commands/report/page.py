@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -11,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ppo_bench.commands.report.charts import COLOURS, Figure
-from ppo_bench.commands.report.statistics import Estimate
+from ppo_bench.commands.report.charts import Figure
 from ppo_bench.commands.report.tables import Table, cell
 
 PAGE = Path(__file__).parent / "page"
@@ -42,12 +40,8 @@ def page(
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["cell"] = cell
-    environment.tests["numeric"] = lambda value: isinstance(value, int | float | Estimate)
     template = environment.from_string((PAGE / "template.html").read_text(encoding="utf-8"))
     charts = [[_plain(asdict(chart)) for chart in figure.charts] for figure in figures]
-    data = json.dumps({"figures": charts, "colours": COLOURS}, allow_nan=False)
-    # The first "</" would end the script element, also inside a JSON string.
-    escaped = data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
     by_key = {table.key: table for table in tables if table.rows}
     sections = [
         {
@@ -68,7 +62,7 @@ def page(
         css=Markup((PAGE / "style.css").read_text(encoding="utf-8")),
         plotly=Markup((PAGE / "plotly-basic.min.js").read_text(encoding="utf-8")),
         js=Markup((PAGE / "charts.js").read_text(encoding="utf-8")),
-        data=Markup(escaped),
+        figures=charts,
     )
 
 
@@ -77,7 +71,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, np.ndarray | list | tuple):
-        return [_plain(each) for each in (value.tolist() if isinstance(value, np.ndarray) else value)]
+        return [_plain(each) for each in value]
     if isinstance(value, float):
         return float(f"{value:.5g}") if math.isfinite(value) else None
     return value

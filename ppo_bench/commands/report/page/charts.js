@@ -1,10 +1,15 @@
 "use strict";
 (() => {
-  const { figures, colours } = JSON.parse(document.getElementById("data").textContent);
+  const figures = JSON.parse(document.getElementById("data").textContent);
   const DASHES = ["solid", "dash", "dot", "dashdot"];
-  const colour = (index) => colours[index % colours.length];
+  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const colour = (index) => css(`--c${index % 7}`);
   const faint = (hex, opacity) => hex + Math.round(255 * opacity).toString(16).padStart(2, "0");
   const text = (name) => name.replaceAll("&", "&amp;").replaceAll("<", "&lt;"); // plotly reads markup
+  // Lines of at most 2 * half letters, which end at a space where they can.
+  const broken = (name, half) => name.replace(new RegExp(`.{${half}}(\\S{${half}}(?=.)|\\S* )`, "g"), "$&\n");
+  const wrapped = (name, half) => text(name.length > 2 * half ? broken(name, half) : name).replaceAll("\n", "<br>");
+  const most_lines = (names) => Math.max(...names.map((name) => name.split("<br>").length));
 
   function smoothed(values, width) {
     const reach = (width - 1) / 2;
@@ -19,7 +24,7 @@
       const { x, runs } = series.curve;
       const [mean, low, high] = ["mean", "low", "high"].map((key) => smoothed(series.curve[key], width));
       const paint = colour(series.colour), known = mean.map((_, k) => k).filter((k) => low[k] !== null);
-      const shared = { name: text(series.name), legendgroup: series.name, mode: "lines", type: "scatter" };
+      const shared = { name: wrapped(series.name, 22), legendgroup: series.name, mode: "lines", type: "scatter" };
       const behind = { ...shared, showlegend: false, hoverinfo: "skip" };
       return [
         { ...behind, x: runs.flatMap(() => [...x, null]),
@@ -37,35 +42,38 @@
   function bars(chart) {
     const paints = chart.rows.map((row) => colour(row.colour)), values = chart.rows.map((row) => row.value[0]);
     const reach = (end) => chart.rows.map((row) => (row.value[end] === null ? 0 : Math.abs(row.value[end] - row.value[0])));
-    const interval = { type: "data", symmetric: false, array: reach(2), arrayminus: reach(1), color: "#1b1f24", thickness: 1.6, width: 0 };
-    const shown = { x: values, y: values.map((_, k) => k), error_x: interval, marker: { color: paints }, hovertemplate: "%{x:.4~g}<extra></extra>" };
+    const interval = { type: "data", symmetric: false, array: reach(2), arrayminus: reach(1), color: css("--ink"), thickness: 1.6, width: 0 };
+    const names = { text: chart.rows.map((row) => text(row.name)), textposition: "none", hovertemplate: "%{text}: %{x:.4~g}<extra></extra>" };
+    const shown = { ...names, x: values, y: values.map((_, k) => k), error_x: interval, marker: { color: paints } };
     return [
       chart.from_zero
         ? { ...shown, type: "bar", orientation: "h" }
         : { ...shown, type: "scatter", mode: "markers", marker: { color: paints, symbol: "diamond", size: 10 } },
-      { type: "scatter", mode: "markers", hovertemplate: "%{x:.4~g}<extra></extra>", marker: { size: 5, opacity: 0.45, color: "#1b1f24" },
+      { type: "scatter", mode: "markers", hovertemplate: "%{x:.4~g}<extra></extra>", marker: { size: 5, opacity: 0.45, color: css("--ink") },
         x: chart.rows.flatMap((row) => row.dots), y: chart.rows.flatMap((row, k) => row.dots.map(() => k)) },
     ];
   }
 
   function draw(host) {
     const chart = figures[host.dataset.figure][host.dataset.chart], rows = chart.rows ?? [];
-    const axis = { gridcolor: "#d0d7de", zeroline: false, automargin: true };
-    const of_curves = { height: 330 + 20 * (chart.series ?? []).length, hovermode: "x unified", showlegend: true, legend: { orientation: "h", y: -0.2 } };
-    const of_bars = { height: 100 + 28 * rows.length, hovermode: "closest", showlegend: false };
-    const ticks = { tickvals: rows.map((_, k) => k), ticktext: rows.map((row) => text(row.name)), range: [rows.length - 0.5, -0.5], showgrid: false };
+    const half = Math.floor(host.clientWidth / 26), ink = css("--ink"); // a name takes less than half of the width
+    const names = rows.map((row) => wrapped(row.name, half)), label = wrapped(chart.x_label, chart.rows ? half : 22);
+    const axis = { gridcolor: css("--line"), zeroline: false, automargin: true, fixedrange: true, ticklabelstandoff: 4 };
+    const of_curves = { height: 300 + 30 * (chart.series ?? []).length, hovermode: "x unified", showlegend: true, legend: { orientation: "h", y: -0.25 } };
+    const of_bars = { height: 40 + 15 * most_lines([label]) + (13 + 15 * most_lines(names)) * rows.length, hovermode: "closest", showlegend: false };
+    const ticks = { tickvals: rows.map((_, k) => k), ticktext: names, range: [rows.length - 0.5, -0.5], showgrid: false };
     const layout = {
-      title: { text: text(chart.title), font: { size: 14 }, x: 0, xref: "paper" }, font: { size: 12 },
-      margin: { l: 50, r: 16, t: 34, b: 50 }, ...(chart.series ? of_curves : of_bars),
-      xaxis: { ...axis, title: { text: text(chart.x_label) }, ...(chart.from_zero ? { rangemode: "tozero" } : {}) },
+      font: { color: ink, size: 12 }, paper_bgcolor: "transparent", plot_bgcolor: "transparent", hoverlabel: { bgcolor: css("--panel") },
+      margin: { l: 50, r: 16, t: 8, b: 40 }, ...(chart.series ? of_curves : of_bars),
+      xaxis: { ...axis, title: { text: label, standoff: 8 }, ...(chart.from_zero ? { rangemode: "tozero" } : {}) },
       yaxis: { ...axis, title: { text: chart.y_label ?? "" }, ...(chart.rows ? ticks : {}) },
-      shapes: (chart.marks ?? []).map((mark) => ({ type: "line", x0: mark, x1: mark, yref: "paper", y0: 0, y1: 1, line: { width: 1, dash: "dash" } })),
+      shapes: (chart.marks ?? []).map((mark) => ({ type: "line", x0: mark, x1: mark, yref: "paper", y0: 0, y1: 1, line: { color: ink, width: 1, dash: "dash" } })),
     };
     const choice = host.closest("section").querySelector("[data-smooth]");
     Plotly.react(host, chart.series ? lines(chart, Number(choice.value)) : bars(chart), layout, { responsive: true, displayModeBar: false });
   }
 
-  // A chart is drawn when it comes into view.
+  // A chart is drawn when it comes into view, and again in the colours of another scheme or of paper.
   const hosts = [...document.querySelectorAll(".chart")];
   const seen = new IntersectionObserver((entries) => {
     for (const { target } of entries.filter((entry) => entry.isIntersecting)) {
@@ -74,5 +82,6 @@
     }
   }, { rootMargin: "600px" });
   hosts.forEach((host) => seen.observe(host));
+  ["(prefers-color-scheme: dark)", "print"].forEach((query) => matchMedia(query).addEventListener("change", () => hosts.forEach(draw)));
   document.addEventListener("change", ({ target }) => hosts.filter((host) => host.layout && target.closest("section").contains(host)).forEach(draw));
 })();
