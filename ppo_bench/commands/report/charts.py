@@ -30,7 +30,7 @@ COMPARISONS: tuple[tuple[Any, ...], ...] = (
 MAX_SERIES = 8
 """Maximum number of curves in a chart, so that they remain distinguishable."""
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b85590", "#c78500", "#2f92c9", "#555555")
-"""A palette for the colour-blind, after Okabe and Ito's."""
+"""A palette for the colour-blind, after Okabe and Ito's; page/style.css has it too, with one for dark screens."""
 
 
 @dataclass
