@@ -19,7 +19,7 @@ from comparisons import between_backends, between_frameworks, between_switches
 from verdicts import as_csv, summary, table, unpublished, verdicts
 
 from ppo_bench.commands.report.charts import STEPS, TIME, Figure, Lines, Series
-from ppo_bench.commands.report.curves import curves
+from ppo_bench.commands.report.curves import Curves, curves
 from ppo_bench.commands.report.database import open_database
 from ppo_bench.commands.report.figures import draw
 from ppo_bench.commands.report.folders import Run
@@ -120,7 +120,7 @@ def _check_alike(runs: Sequence[Run]) -> None:
     for run in runs:
         task = (run.name, run.env_id, run.backend, run.total_timesteps, _switches(run))
         other = of_task.setdefault(task, run)
-        if run.setting_key != other.setting_key:
+        if run.setting != other.setting:
             raise ConfigError(f"{run.folder} and {other.folder} have different settings: name runs of one setting")
         other = of_row.setdefault((*task, run.framework, run.execution["precision"], run.seed), run)
         if other is not run:
@@ -182,7 +182,7 @@ def _chart(con: Any, file: Path, task: Sequence[str], axis: str, title: str, lab
         colour = len(series) if switches or versions else usual
         band = mean_band(runs)
         name = switches or with_precision(framework, precision)
-        series.append(Series(f"{name}, {env_id}" if versions else name, colour, grid, *band, runs))
+        series.append(Series(f"{name}, {env_id}" if versions else name, colour, Curves(grid, *band, runs)))
     return Lines(title, label, "episodic return", series)
 
 

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pytest
 
@@ -24,12 +23,10 @@ def test_a_sweep_becomes_a_report(sweep: Path, tmp_path: Path, capfd: pytest.Cap
     code, printed, errors = report(capfd, sweep, "--out", out, "--png")
     assert code == 0
     assert errors.count("\n") == 1
-    covered = "with few finished seeds the bootstrap's intervals (medians, IQMs, ratios) cover less than their 95%"
-    assert f"{covered}: acrobot torch_eager (83% at 5), " in errors
+    assert "few finished seeds: the bootstrap's intervals are too narrow" in errors
+    assert "acrobot torch_eager (5)" in errors
     assert printed.splitlines()[-1] == str(out / "report.html")
-    assert {path.name for path in out.iterdir()} == {
-        "report.html", "figures", "tables", "runs.parquet",
-    }  # fmt: skip
+    assert {path.name for path in out.iterdir()} == {"report.html", "figures", "tables"}
     with open(out / "tables" / "aggregate.csv") as file:
         assert file.readline() == ",".join(COLUMNS) + "\n"
     found = aggregates(out)
@@ -41,27 +38,17 @@ def test_a_sweep_becomes_a_report(sweep: Path, tmp_path: Path, capfd: pytest.Cap
             assert abs(point - low - 2.776445 * 0.5**0.5) < 1e-6
             assert abs(upper - point - 2.776445 * 0.5**0.5) < 1e-6
             assert seeds == 5
-            assert abs(found[env, framework, "final_return_median"][0] - (high + 3)) < 1e-12
             assert abs(found[env, framework, "final_return_iqm"][0] - (high + 3)) < 1e-12
-            assert (
-                abs(found[env, framework, "final_return_difference_90"][0]) < 1e-12
-                if framework != "torch_eager"
-                else True
-            )
+            if framework != "torch_eager":
+                assert abs(found[env, framework, "difference_in_margins"][0]) < 1e-12
+                assert found[env, framework, "probability_of_improvement"][0] == 0.5
     score = (-87 + 499.1) / (-100 + 499.1)
     assert abs(found["acrobot", "jax_xla", "normalised_score"][0] - score) < 1e-12
     assert abs(found["all", "jax_xla", "normalised_score_mean"][0] - ((483 - 22.2) / (475 - 22.2) + score) / 2) < 1e-12
-    for figure in (
-        "learning_01_acrobot",
-        "learning_02_cartpole",
-        "speed_02_cartpole",
-        "speedup",
-        "returns",
-        "improvement",
-    ):
+    for figure in ("learning_01_acrobot", "learning_02_cartpole", "speed_02_cartpole", "comparisons", "returns"):
         assert (out / "figures" / f"{figure}.png").read_bytes().startswith(b"\x89PNG")
         assert "</svg>" in (out / "figures" / f"{figure}.svg").read_text()
-    for table in ("aggregate", "returns", "speed", "equivalence", "improvement", "over_envs", "references", "runs"):
+    for table in ("aggregate", "returns", "speed", "equivalence", "over_envs", "references", "runs"):
         assert (out / "tables" / f"{table}.csv").exists()
 
 
@@ -80,8 +67,6 @@ def test_speeds_and_speedups_are_those_of_the_runs(
         point, low, high, _ = found["cartpole", framework, "speedup_steady_sps"]
         assert abs(point - expected) < 1e-12
         assert low < point < high
-        expected = np.mean([r["wall_seconds"] for r in theirs]) / np.mean([r["wall_seconds"] for r in ours])
-        assert abs(found["cartpole", framework, "speedup_wall_time"][0] - expected) < 1e-12
     assert ("cartpole", "torch_eager", "compile_seconds") not in found
     assert found["cartpole", "torch_compile", "compile_seconds"][0] == 12.0
     assert ("cartpole", "torch_eager", "speedup_steady_sps") not in found
@@ -103,17 +88,7 @@ def test_the_summary_says_how_fast_each_is_and_whether_the_same_is_learned(
     head, *lines, path = printed.splitlines()
     assert path == str(tmp_path / "o" / "report" / "report.html")
     assert "<h1>Mine &amp; &lt;yours&gt;</h1>" in Path(path).read_text()
-    assert head.split() == [
-        "env",
-        "algorithm",
-        "framework",
-        "seeds",
-        "final",
-        "return",
-        "steps/s",
-        "speed-up",
-        "return",
-    ]
+    assert head.split()[:4] == ["env", "algorithm", "framework", "seeds"]
     assert [line.split()[:5] for line in lines] == [
         ["cartpole", "ppo", "torch_eager", "5", "483.0"],
         ["cartpole", "ppo", "torch_compile", "5", "484.0"],
@@ -137,21 +112,12 @@ def test_runs_without_an_end_or_an_episode_are_reported_on(tmp_path: Path, capfd
     (silent / "result.json").write_text(json.dumps(result | {"final_return_mean": None, "episodes": 0}))
     rows_without = [row | {"episodes": 0, "episodic_return": None} for row in rows(silent)]
     (silent / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows_without))
-    code, _, errors = report(capfd, tmp_path / "o", "--png")
-    assert code == 0
-    assert f"no episode ended in finished runs, which have no return: {silent}" in errors
+    assert report(capfd, tmp_path / "o", "--png")[0] == 0
     found = read_table(tmp_path / "o" / "report" / "tables" / "summary.csv")
     assert [(row["env"], row["seeds"], row["final return"]) for row in found] == [
         ("acrobot", "1", ""),
         ("cartpole", "0", ""),
     ]
-
-
-def test_parquet_has_a_row_a_run(sweep: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert report(capfd, sweep, "--out", tmp_path / "r")[0] == 0
-    path = tmp_path / "r" / "runs.parquet"
-    query = f"select count(*), count(distinct folder), min(final_return_mean), max(seed) from '{path}'"
-    assert duckdb.connect().execute(query).fetchall() == [(30, 30, -89.0, 5)]
 
 
 def test_the_report_imports_nothing_that_trains() -> None:
@@ -176,32 +142,12 @@ def test_a_margin_is_the_baselines_own_where_the_task_has_no_scale(
     assert abs(float(row["margin"]) - 0.05 * 43) < 1e-9
 
 
-def test_mean_speeds_stand_beside_steady_ones(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    whole = write_run(tmp_path / "o", "cartpole", "torch_compile", 1, iterations=100)
-    cut = write_run(tmp_path / "o", "cartpole", "torch_compile", 2, iterations=100)
-    results = [json.loads((folder / "result.json").read_text()) for folder in (whole, cut)]
-    results[0] |= {"mean_sps": 2_500.0}
-    results[1] |= {"mean_sps": 2_700.0, "cut_episodes": 3, "cut_steps": 5_120}
-    for folder, result in zip((whole, cut), results, strict=True):
-        (folder / "result.json").write_text(json.dumps(result))
-    code, _, errors = report(capfd, tmp_path / "o")
-    assert code == 0
-    assert aggregates(tmp_path / "o" / "report")["cartpole", "torch_compile", "mean_sps"][0] == 2_600.0
-    (first, second) = read_table(tmp_path / "o" / "report" / "tables" / "runs.csv")
-    assert (first["cut episodes"], first["cut steps (fraction)"]) == ("", "")
-    assert (second["cut episodes"], second["cut steps (fraction)"]) == ("3", "0.1")
-    assert "cut:" not in errors  # a tenth is borne
-    (cut / "result.json").write_text(json.dumps(results[1] | {"cut_steps": 5_121 * 2}))
-    errors = report(capfd, tmp_path / "o")[2]
-    assert f"returns leave out the episodes that restarts of the environments cut: {cut} (20% of its steps" in errors
-
-
 @pytest.mark.slow
 def test_the_same_runs_give_the_same_bytes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write_sweep(tmp_path / "o", ("cartpole",), seeds=2)
     for name in ("a", "b"):
         assert report(capfd, tmp_path / "o", "--out", tmp_path / name, "--png")[0] == 0
     files = [path.relative_to(tmp_path / "a") for path in (tmp_path / "a").rglob("*.*")]
-    assert len(files) > 20
+    assert len(files) > 15
     for path in files:
         assert (tmp_path / "a" / path).read_bytes() == (tmp_path / "b" / path).read_bytes(), path

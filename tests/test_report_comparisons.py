@@ -21,9 +21,9 @@ def test_differences_of_hardware_versions_and_precision_are_warned_of(
         write_run(tmp_path / "o", "cartpole", "jax_xla", seed, changes=changes)
     _, _, errors = report(capfd, tmp_path / "o")
     assert "runs that are compared differ in versions.torch: 2.13.0 in 5, 2.12.0 in 3 runs: cartpole" in errors
-    assert "hardware.gpu: none in 5, H200 in 3 runs" in errors
+    assert "hardware.gpu: None in 5, H200 in 3 runs" in errors
     assert "execution.precision.tf32: False in 5, True in 3 runs" in errors
-    assert "cover less than their 95%: cartpole torch_eager (83% at 5), cartpole jax_xla (74% at 3)" in errors
+    assert "too narrow, and a single seed has none: cartpole torch_eager (5), cartpole jax_xla (3)" in errors
     page = (tmp_path / "o" / "report" / "report.html").read_text()
     assert "2.13.0 in 5, 2.12.0 in 3 runs" in page
 
@@ -33,8 +33,7 @@ def test_runs_with_other_hyperparameters_are_not_compared(tmp_path: Path, capfd:
     for seed in range(1, 6):
         folder = f"default/cartpole-gymnasium-jax_xla-ffff0000/seed{seed}"
         write_run(tmp_path / "o", "cartpole", "jax_xla", seed, folder=folder, changes={"config.ppo.gamma": 0.9})
-    _, printed, errors = report(capfd, tmp_path / "o")
-    assert "cartpole was trained with 2 settings, which are not pooled: ppo.gamma" in errors
+    _, printed, _ = report(capfd, tmp_path / "o")
     assert "cartpole ppo.gamma=0.99  " in printed
     pairs = read_table(tmp_path / "o" / "report" / "tables" / "equivalence.csv")
     assert [(row["env"], row["framework"]) for row in pairs] == [("cartpole ppo.gamma=0.99", "jax_xla")]
@@ -55,9 +54,8 @@ def test_frameworks_on_different_backends_are_warned_of(tmp_path: Path, capfd: p
     for seed in range(1, 6):
         changes = {"config.backend.name": "envpool", "config.env.ids": {"envpool": "CartPole-v1"}}
         write_run(tmp_path / "o", "cartpole", "jax_xla", seed, changes=changes)
-    _, printed, errors = report(capfd, tmp_path / "o")
-    assert "different backends, whose speeds differ too: cartpole (torch_eager on gymnasium, jax_xla on env" in errors
-    assert "jax_xla · envpool  " in printed
+    _, _, errors = report(capfd, tmp_path / "o")
+    assert "runs that are compared differ in backend: gymnasium in 5, envpool in 5 runs: cartpole" in errors
 
 
 def test_seeds_of_one_program_are_one_measurement_of_its_speed(
@@ -133,4 +131,4 @@ def test_equal_seeds_on_another_backend_are_no_pairs(tmp_path: Path, capfd: pyte
         write_run(tmp_path / "o", "cartpole", "jax_xla", seed, changes=changes)
     report(capfd, tmp_path / "o")
     (row,) = read_table(tmp_path / "o" / "report" / "tables" / "equivalence.csv")
-    assert (row["framework"], row["test"]) == ("jax_xla · envpool", "Welch")
+    assert (row["framework"], row["test"]) == ("jax_xla", "Welch")

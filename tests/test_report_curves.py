@@ -31,7 +31,7 @@ def test_unfinished_runs_are_in_the_curves_and_in_no_comparison(
     (none / "error.txt").write_text("the disk is full\n")
     code, _, errors = report(capfd, tmp_path / "o")
     assert code == 0
-    assert f"unfinished runs, which only the curves show: {running} (25%: learning diverged)" in errors
+    assert f"unfinished runs, which only the curves show: {running} (learning diverged)" in errors
     assert f"left out: {none}: the disk is full" in errors
     out = tmp_path / "o" / "report"
     assert aggregates(out)["cartpole", "jax_xla", "steady_sps"][3] == 5
@@ -103,13 +103,13 @@ def test_losses_evaluations_and_info_are_drawn_where_runs_have_them(tmp_path: Pa
     write_run(tmp_path / "runs", env="acrobot", iterations=4)
     database = open_database([str(tmp_path / "runs")])
     assert database.drawn[:3] == ["evaluation_return_greedy", "info_is_success", "approx_kl"]
-    found = figures(analyse(sort_runs(database.runs), BASELINE), database, BASELINE)
+    found = figures(analyse(sort_runs(database.runs), BASELINE), database)
     of = {figure.title: figure for figure in found if figure.section == "training"}
     titles = [chart.title for chart in of["cartpole"].charts]
     losses = ["approx kl", "clip fraction", "entropy", "explained variance", "policy loss", "value loss"]
     assert titles == ["evaluation return greedy", "info is success", *losses]
     assert [chart.title for chart in of["acrobot"].charts] == losses
-    greedy, success, entropy = (of["cartpole"].charts[k].series[0].mean for k in (0, 1, 4))  # type: ignore[union-attr]
+    greedy, success, entropy = (of["cartpole"].charts[k].series[0].curve.mean for k in (0, 1, 4))  # type: ignore[union-attr]
     # Four iterations over a grid of a hundred cells: evaluated at the second and the fourth.
     np.testing.assert_allclose(greedy[[49, 99]], [200, 400])
     assert np.isnan(greedy[48])

@@ -70,9 +70,9 @@ def test_it_opens_without_a_word_and_asks_for_nothing_but_itself(browser: Browse
         assert opened.requests == [html.as_uri()]
         sections = page.locator("main > section").evaluate_all("all => all.map(one => one.id)")
         assert sections == [
-            "summary", "learning", "training", "speed", "speedup", "returns", "equivalence", "all", "published", "runs",
+            "summary", "learning", "training", "speed", "returns", "equivalence", "runs",
         ]  # fmt: skip
-        assert page.locator(".chart").count() == 3 * 2 + 3 * 6 + 3 * 3 + 1 + 3 + 1 + 1
+        assert page.locator(".chart").count() == 3 * 2 + 3 * 6 + 3 * 3 + 3 + 3
         assert page.locator("img").count() == 0
         assert "<img src=" in page.locator(".warnings").inner_text()
         assert page.locator("#summary tbody tr").count() == 9
@@ -115,4 +115,32 @@ def test_it_fits_and_is_legible(browser: Browser, html: Path, size: dict[str, in
         )
         assert contrast[0] >= 3  # WCAG 2.1: graphics 3, text 4.5
         assert contrast[1] >= 4.5
+        assert opened.said == []
+
+
+def test_charts_follow_a_change_of_the_colour_scheme(browser: Browser, html: Path) -> None:
+    with Opened(browser, html, PHONE) as opened:
+        page = opened.page
+        scroll_through(page)
+        all_have = "(ink) => [...document.querySelectorAll('.chart')].every((chart) => chart.layout.font.color === ink)"
+        ink = "getComputedStyle(document.documentElement).getPropertyValue('--ink')"
+        light = page.evaluate(ink)
+        page.emulate_media(color_scheme="dark")
+        dark = page.evaluate(ink)
+        assert dark != light
+        page.wait_for_function(all_have, arg=dark)
+        page.emulate_media(media="print")  # on paper, ink is dark
+        page.wait_for_function(all_have, arg=light)
+        assert opened.said == []
+
+
+def test_curves_can_be_smoothed(browser: Browser, html: Path) -> None:
+    with Opened(browser, html, DESKTOP) as opened:
+        page = opened.page
+        scroll_through(page)
+        roughness = """() => document.querySelector(".chart").data[2].y.slice(10, 60)
+            .reduce((sum, y, k, all) => sum + (k ? Math.abs(y - all[k - 1]) : 0), 0)"""
+        before = page.evaluate(roughness)
+        page.locator("[data-smooth]").first.select_option("15")
+        assert page.evaluate(roughness) < before
         assert opened.said == []

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from ppo_bench.commands.report.checks import COVERAGE
 from ppo_bench.commands.report.published import scale_of
 from ppo_bench.commands.report.statistics import (
     Array,
@@ -19,7 +18,6 @@ from ppo_bench.commands.report.statistics import (
     mean,
     mean_band,
     mean_interval,
-    median,
     probability_of_improvement,
     ratio_of_means,
     tost,
@@ -33,8 +31,8 @@ SPR = {
     "MsPacman": 1313.2, "Pong": -5.9, "PrivateEye": 124.0, "Qbert": 669.1, "RoadRunner": 14220.5,
     "Seaquest": 583.1, "UpNDown": 28138.5,
 }  # fmt: skip
-"""Scores on Atari 100k, of which the paper reports a mean of 0.704 and a median of 0.415 human-normalised, and more
-than a human's in 7 games (Schwarzer et al. 2021, arXiv 2007.05929)."""
+"""Scores on Atari 100k, of which the paper reports a mean of 0.704 human-normalised, and more than a human's
+in 7 games (Schwarzer et al. 2021, arXiv 2007.05929)."""
 
 
 def array(*values: float) -> Array:
@@ -50,7 +48,6 @@ def test_published_scores_have_their_published_aggregates() -> None:
         scores.append(array((score - scale.low) / (scale.high - scale.low)))
     assert len(scores) == 26
     assert abs(float(mean(scores)) - 0.704) < 1e-3
-    assert abs(float(median(scores)) - 0.415) < 5e-4
     assert sum(float(score[0]) > 1 for score in scores) == 7
 
 
@@ -58,8 +55,6 @@ def test_published_scores_have_their_published_aggregates() -> None:
     ("statistic", "scores", "expected"),
     [
         (mean, [array(1, 2, 6), array(4, 4)], 3.5),  # means 3 and 4
-        (median, [array(5, 1, 2, 100)], 3.5),
-        (median, [array(0, 2), array(10), array(3, 5)], 4.0),  # means 1, 10, 4
         (iqm, [array(8, 1, 2, 7, 3, 6, 4, 5)], 4.5),  # of 3, 4, 5, 6
         (iqm, [array(100, 2, 1, 3, -50)], 2.0),  # of 1, 2, 3
         (iqm, [array(1, 2, 30)], 11.0),  # nothing to leave out
@@ -93,12 +88,11 @@ TASKS = [np.random.default_rng(k).gamma(3.0, k + 1.0, size=9 + k) for k in range
     ("ours", "theirs", "samples"),
     [
         (mean, lambda x, axis: x.mean(axis), TASKS[:1]),
-        (median, np.median, TASKS[:1]),
         (iqm, lambda x, axis: scipy.stats.trim_mean(x, 0.25, axis), TASKS[:1]),
         (mean, lambda x, y, z, axis: (x.mean(axis) + y.mean(axis) + z.mean(axis)) / 3, TASKS),
         (iqm, lambda x, y, z, axis: scipy.stats.trim_mean(np.concatenate([x, y, z], axis), 0.25, axis), TASKS),
     ],
-    ids=["mean", "median", "iqm", "mean of three", "iqm of three"],
+    ids=["mean", "iqm", "mean of three", "iqm of three"],
 )
 def test_intervals_agree_with_scipys_bootstrap(
     ours: Callable[..., Array], theirs: Callable[..., Any], samples: list[Array]
@@ -154,9 +148,9 @@ def test_intervals_of_a_mean_are_students() -> None:
     assert math.isnan(alone.high)
 
 
-@pytest.mark.parametrize("seeds", [3, 5, 10])
-def test_intervals_cover_as_often_as_is_said(seeds: int) -> None:
-    """Student's in 95%, the bootstrap in what warnings say; 1,500 draws have a standard error of at most 1.1 points."""
+@pytest.mark.parametrize(("seeds", "coverage"), [(3, 0.74), (5, 0.83), (10, 0.90)])
+def test_intervals_cover_as_often_as_is_said(seeds: int, coverage: float) -> None:
+    """Student's in 95%, the bootstrap in what docs/report.md says; 1,500 draws have a standard error of 1.1 points."""
     rng = np.random.default_rng(seeds)
     held: dict[str, list[bool]] = {"student": [], "bootstrap": []}
     for _ in range(1_500):
@@ -165,7 +159,7 @@ def test_intervals_cover_as_often_as_is_said(seeds: int) -> None:
         held["student"].append(student.low < 0 < student.high)
         held["bootstrap"].append(drawn.low < 0 < drawn.high)
     assert abs(float(np.mean(held["student"])) - 0.95) < 0.02
-    assert abs(float(np.mean(held["bootstrap"])) - COVERAGE.get(seeds, 0.90)) < 0.035
+    assert abs(float(np.mean(held["bootstrap"])) - coverage) < 0.035
 
 
 def test_tost_agrees_with_scipys_one_sided_tests() -> None:

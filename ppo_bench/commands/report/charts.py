@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ppo_bench.commands.report.analysis import ALL, Analysis
-from ppo_bench.commands.report.curves import curves
+from ppo_bench.commands.report.analysis import Analysis
+from ppo_bench.commands.report.curves import Curves, curves
 from ppo_bench.commands.report.database import Database
-from ppo_bench.commands.report.groups import ComparedTask, Group, differing, rank, value_text
+from ppo_bench.commands.report.groups import Group, differing, rank
 from ppo_bench.commands.report.statistics import Array, Estimate
 
 STEPS = ("by environment steps", "environment steps")
@@ -21,24 +21,25 @@ SPEEDS = (
     ("compile_seconds", "compilation", "seconds"),
     ("wall_seconds", "training", "seconds of wall time"),
 )
+COMPARISONS: tuple[tuple[Any, ...], ...] = (
+    ("speedup_steady_sps", "speed-up", "times the baseline's steady speed", 1.0),
+    ("difference_in_margins", "equivalent within -1 and 1", "difference from the baseline, in margins", -1.0, 1.0),
+    ("probability_of_improvement", "improvement", "probability of a return above the baseline's", 0.5),
+)
+"""Metrics with their titles, labels and values to mark."""
 MAX_SERIES = 8
 """Maximum number of curves in a chart, so that they remain distinguishable."""
-MAX_ROWS = 60
-"""Maximum number of bars in a chart."""
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b85590", "#c78500", "#2f92c9", "#555555")
+"""A palette for the colour-blind, after Okabe and Ito's; page/style.css has it too, with one for dark screens."""
 
 
 @dataclass
 class Series:
-    """A mean curve with its confidence band and the curves of its runs."""
+    """The curves of a group in a chart."""
 
     name: str
     colour: int
-    x: Array
-    mean: Array
-    low: Array
-    high: Array
-    runs: Array
-    """Curves of the single runs, `[N, K]`."""
+    curve: Curves
 
 
 @dataclass
@@ -74,7 +75,6 @@ class Bars:
     """Values at which a vertical line is drawn."""
     from_zero: bool = False
     """Whether values are bars from 0, or points."""
-    note: str = ""
 
 
 @dataclass
@@ -115,7 +115,7 @@ class Panel(NamedTuple):
     entries: list[Entry]
 
 
-def figures(analysis: Analysis, database: Database, baseline: str) -> list[Figure]:
+def figures(analysis: Analysis, database: Database) -> list[Figure]:
     """All figures that are not empty."""
     panels = list(_panels(analysis))
     returns = [
@@ -132,34 +132,29 @@ def figures(analysis: Analysis, database: Database, baseline: str) -> list[Figur
             )
             for number, panel in enumerate(panels, 1)
         ),
-        *_comparisons(analysis, baseline),
         Figure("returns", "returns", "Final returns", returns),
-        Figure("heat_maps", "heat_maps", "Two hyperparameters", list(_heat_maps(analysis))),
+        Figure("heat_maps", "returns", "Two hyperparameters", list(_heat_maps(analysis))),
+        Figure("comparisons", "equivalence", "Compared with the baseline", list(_comparisons(analysis))),
     ]
     for figure in made:
         figure.charts = [chart for chart in figure.charts if not isinstance(chart, Bars) or chart.rows]
-        for chart in figure.charts:
-            if isinstance(chart, Bars) and len(chart.rows) > MAX_ROWS:
-                chart.note = f"The first {MAX_ROWS} of {len(chart.rows)}; all are in the tables."
-                del chart.rows[MAX_ROWS:]
     return [figure for figure in made if figure.charts]
 
 
 def _panels(analysis: Analysis) -> Iterator[Panel]:
-    """A panel for each task with several groups, and one for all other tasks of an environment together."""
+    """A panel for each task, or one for an environment whose tasks have a group each, as in a sweep."""
     for env in dict.fromkeys(task.env for task in analysis.tasks):
         own = [task for task in analysis.tasks if task.env == env]
-        alone = [task for task in own if len(task.groups) == 1]
-        for task in own if len(alone) == 1 else [task for task in own if task not in alone]:
+        groups = [group for task in own for group in task.groups]
+        if len(groups) == len(own) > 1:
+            prefixes = [f"{group.name} · " if len(analysis.names) > 1 else "" for group in groups]
+            settings = [group.task.removeprefix(env).strip() for group in groups]
+            names = [prefix + setting for prefix, setting in zip(prefixes, settings, strict=True)]
+            yield Panel(env, [Entry(names[k], k, group) for k, group in enumerate(groups)])
+            continue
+        for task in own:
             entries = [Entry(group.name, analysis.names.index(group.name), group) for group in task.groups]
             yield Panel(task.label, entries)
-        if len(alone) > 1:
-            groups = [task.groups[0] for task in alone]
-            names = [group.task.removeprefix(env).strip() for group in groups]
-            if len({group.name for group in groups}) > 1:
-                names = [f"{group.name} · {name}" for group, name in zip(groups, names, strict=True)]
-            title = env if len(alone) == len(own) else f"{env}, others"
-            yield Panel(title, [Entry(*entry) for entry in zip(names, range(len(groups)), groups, strict=True)])
 
 
 def _curves(panels: Sequence[Panel], database: Database) -> Iterator[Figure]:
@@ -167,15 +162,15 @@ def _curves(panels: Sequence[Panel], database: Database) -> Iterator[Figure]:
     best = [_best(panel.entries) for panel in panels]
     runs = [entry.group.runs for entries in best for entry in entries]
 
-    def charts(title: str, x_label: str, y_label: str, axis: str, column: str, weight: str) -> list[Lines]:
+    def charts(title: str, x_label: str, y_label: str, axis: str, column: str) -> list[Lines]:
         """A chart of a column for each panel."""
-        found = iter(curves(database.connection, runs, axis, column, weight))
+        found = iter(curves(database.connection, runs, axis, column))
         made = []
         for panel, entries in zip(panels, best, strict=True):
-            of_returns, left = weight == "episodes", len(panel.entries) - len(entries)
+            of_returns, left = column == "episodic_return", len(panel.entries) - len(entries)
             note = f"{left} more, which end lower, are in the tables." if left and of_returns else ""
             series = [
-                Series(name, colour, *(curve if of_returns else curve._replace(runs=curve.runs[:0])))
+                Series(name, colour, curve if of_returns else replace(curve, runs=curve.runs[:0]))
                 for (name, colour, _), curve in zip(entries, found, strict=False)
                 if of_returns or np.isfinite(curve.mean).any()
             ]
@@ -183,10 +178,10 @@ def _curves(panels: Sequence[Panel], database: Database) -> Iterator[Figure]:
         return made
 
     returns = [
-        charts(*about, "episodic return", axis, "episodic_return", "episodes")
+        charts(*about, "episodic return", axis, "episodic_return")
         for about, axis in ((STEPS, "global_step"), (TIME, "training_seconds"))
     ]
-    others = [charts(name.replace("_", " "), STEPS[1], "", "global_step", name, "1") for name in database.drawn]
+    others = [charts(name.replace("_", " "), STEPS[1], "", "global_step", name) for name in database.drawn]
     for section, rows in (("learning", returns), ("training", others)):
         for number, (panel, *shown) in enumerate(zip(panels, *rows, strict=True), 1):
             yield Figure(
@@ -198,8 +193,8 @@ def _best(entries: Sequence[Entry]) -> list[Entry]:
     """The `MAX_SERIES` entries with the highest returns, in order."""
 
     def final(entry: Entry) -> float:
-        found = [run.recent_return_mean for run in entry.group.runs if run.recent_return_mean is not None]
-        return float(np.mean(found)) if found else -np.inf
+        found = [run.recent_return_mean for run in entry.group.runs]
+        return float(np.mean([-np.inf if each is None else each for each in found]))
 
     return sorted(sorted(entries, key=final, reverse=True)[:MAX_SERIES], key=entries.index)
 
@@ -221,31 +216,15 @@ def _bars(
     return Bars(title, label, rows, from_zero=from_zero)
 
 
-def _comparisons(analysis: Analysis, baseline: str) -> Iterator[Figure]:
-    """Charts with a row for each group and task."""
-
-    def bar(task: ComparedTask, group: Group, value: Estimate) -> Bar:
-        name = f"{task.label}: {group.name}" if len(analysis.tasks) > 1 else group.name
-        return Bar(name, analysis.names.index(group.name), value)
-
-    groups = [(task, group, analysis.of(group)) for task in analysis.tasks for group in task.groups]
-    speedups = [bar(task, group, of["speedup_steady_sps"]) for task, group, of in groups if "speedup_steady_sps" in of]
-    label = f"times the steady speed of {baseline}"
-    yield Figure("speedup", "speedup", "Speed-up", [Bars("speed-up", label, speedups, [1.0])])
-    differences = [
-        bar(task, group, Estimate(test.difference / test.margin, test.low / test.margin, test.high / test.margin))
-        for task, group, _, test, _ in analysis.pairs
-        if test.margin > 0
-    ]
-    label = f"difference from {baseline}, in margins"
-    chart = Bars("equivalent if within -1 and 1", label, differences, [-1.0, 1.0])
-    yield Figure("equivalence", "equivalence", "Equivalence", [chart])
-    improvements = [
-        Bar(f"{'all environments' if env == ALL else env}: {ours} over {theirs}", analysis.names.index(ours), value)
-        for env, ours, theirs, value in sorted(analysis.improvements, key=lambda row: row[0] != ALL)
-    ]
-    chart = Bars("probability of improvement", "probability that a run ends higher", improvements, [0.5])
-    yield Figure("improvement", "all", "Probability of improvement", [chart])
+def _comparisons(analysis: Analysis) -> Iterator[Bars]:
+    """Charts with a row for each task and group that is compared with the baseline."""
+    for metric, title, label, *marks in COMPARISONS:
+        rows = [
+            Bar(f"{env}: {name}", analysis.names.index(name), found[metric])
+            for (env, name), found in analysis.estimates.items()
+            if metric in found
+        ]
+        yield Bars(title, label, rows, marks)
 
 
 def _heat_maps(analysis: Analysis) -> Iterator[HeatMap]:
@@ -258,13 +237,10 @@ def _heat_maps(analysis: Analysis) -> Iterator[HeatMap]:
         keys = differing([group.first.setting for group in groups])
         if len(keys) != 2:
             continue
-        places = [tuple(value_text(group.first.setting, key) for key in keys) for group in groups]
+        places = [tuple(str(group.first.setting.get(key)) for key in keys) for group in groups]
         y, x = (sorted({place[k] for place in places}, key=rank) for k in (0, 1))
-        if min(len(x), len(y)) < 2:
-            continue
         values = np.full((len(y), len(x)), np.nan)
         for (row, column), group in zip(places, groups, strict=True):
             if mean := analysis.of(group).get("final_return_mean"):
                 values[y.index(row), x.index(column)] = mean.point
-        if np.isfinite(values).any():
-            yield HeatMap(f"{env}, {framework}", keys[1], keys[0], x, y, values)
+        yield HeatMap(f"{env}, {framework}", keys[1], keys[0], x, y, values)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,7 +20,8 @@ CELLS = 100
 """Number of cells of a curve's grid, K."""
 
 
-class Curves(NamedTuple):
+@dataclass
+class Curves:
     """The curves of the N runs of a group over one axis."""
 
     x: Array
@@ -38,14 +40,13 @@ def curves(
     groups: Sequence[Sequence[Run]],
     axis: str,
     column: str = "episodic_return",
-    weight: str = "episodes",
 ) -> list[Curves]:
     """The curves of each group of runs over `axis`, which is `global_step` or `training_seconds`.
 
-    The grid of a group goes from 0 to the end of its longest run. The value of a cell is the weighted mean of `column`
-    over the iterations that ended in it; with the weight `episodes`, that is the mean over episodes. Cells without
-    iterations are interpolated.
+    The grid of a group goes from 0 to the end of its longest run. The value of a cell is the mean of `column` over the
+    iterations that ended in it, or of returns over their episodes. Cells without iterations are interpolated.
     """
+    weight = "episodes" if column == "episodic_return" else "1"
     members = [(run.folder, number) for number, runs in enumerate(groups) for run in runs]
     connection.execute("create or replace temp table members (folder VARCHAR, team INTEGER)")
     connection.executemany("insert into members values (?, ?)", members)

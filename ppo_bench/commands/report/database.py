@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import json
 import re
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,7 @@ SQL_TYPES = {"str": "VARCHAR", "int": "BIGINT", "bool": "BOOLEAN", "float": "DOU
 RUN_COLUMNS = {
     each.name: SQL_TYPES[re.findall(r"\w+", str(each.type))[0]] for each in fields(Run) if each.name != "measured"
 }
-"""Columns and types of the table `runs` and of runs.parquet, which have a row for each run."""
+"""Columns and types of the table `runs`."""
 INTEGERS = ("iteration", "global_step", "episodes", "env", "length")
 """Columns of JSON lines that are integers; all others are floats."""
 NOT_DRAWN = (
@@ -30,12 +29,11 @@ NOT_DRAWN = (
     *("learning_rate", "old_approx_kl", "gradient_norm", "masked_fraction"),
 )
 """Columns of `metrics` without a chart under the losses."""
-MAX_LINE_BYTES = 1 << 20
-LIMITS: dict[str, str | bool | int | float | list[str]] = {
-    "memory_limit": "1GB",
-    "preserve_insertion_order": "false",
-    "temp_directory": tempfile.gettempdir(),
+ALWAYS = {
+    "metrics": ("iteration", "global_step", "wall_seconds", "sps", "episodes"),
+    "episodes": ("global_step", "env", "return", "length"),
 }
+"""Columns that a view of JSON lines has, even if no line has them."""
 
 
 @dataclass
@@ -47,12 +45,13 @@ class Database:
     left_out: dict[str, str] = field(default_factory=dict)
     """Folders that are not in the database, with the reasons."""
     warnings: list[str] = field(default_factory=list)
+    """What could not be read, and what the report warns of."""
     drawn: list[str] = field(default_factory=list)
     """Columns of `metrics` to draw after the returns: of evaluations and of `info` first."""
 
     def print_warnings(self) -> None:
-        """Print what could not be read."""
-        for warning in [*self.warnings, *(f"left out: {folder}: {why}" for folder, why in self.left_out.items())]:
+        """Print the warnings."""
+        for warning in self.warnings:
             print_status(f"warning: {warning}")
 
 
@@ -64,18 +63,18 @@ def open_database(folders: Sequence[str]) -> Database:
     found = find(folders)
     if not found:
         raise ConfigError(f"there are no runs in {' '.join(folders)}: name a folder that outputs= named, or a run's")
-    database = Database(duckdb.connect(config=LIMITS))
+    database = Database(duckdb.connect())
     for path in found:
         try:
             database.runs.append(read(path))
         except ConfigError as error:
             database.left_out[str(path)] = str(error)
     _keep_one_of_each_identity(database)
-    _add_ambiguous_env_ids(database.runs)
     _load_iterations(database)
     if not database.runs:
         folder, reason = next(iter(database.left_out.items()))
         raise ConfigError(f"none of {len(found)} run folders can be read; {folder}: {reason}")
+    database.warnings += [f"left out: {folder}: {reason}" for folder, reason in database.left_out.items()]
     _make_tables(database)
     return database
 
@@ -90,22 +89,8 @@ def _keep_one_of_each_identity(database: Database) -> None:
     database.runs = [run for run in database.runs if kept[run.identity] is run]
 
 
-def _add_ambiguous_env_ids(runs: Sequence[Run]) -> None:
-    """Make the id part of the setting where one name of an environment has several on a backend, as levels have.
-
-    Elsewhere it is not, since an environment's ids on two backends may differ.
-    """
-    ids: dict[tuple[str, str], set[str]] = {}
-    for run in runs:
-        ids.setdefault((run.env, run.backend), set()).add(run.env_id)
-    several = {env for (env, _), found in ids.items() if len(found) > 1}
-    for run in runs:
-        if run.env in several:
-            run.setting = {**run.setting, "env.id": run.env_id}
-
-
 def _create_lines_view(database: Database, name: str) -> list[str]:
-    """Create a view `<name>_lines` of the runs' `<name>.jsonl` with the columns that any line has, which are returned.
+    """Create a view `<name>_lines` of the runs' `<name>.jsonl` and return its columns, which are those of any line.
 
     A line that is not valid JSON, because it was cut, is a row without values.
     """
@@ -113,14 +98,10 @@ def _create_lines_view(database: Database, name: str) -> list[str]:
     paths = [glob.escape(str(path)) for path in files if path.is_file()]
     if not paths:
         return []
-    keys = (
-        "select distinct unnest(json_keys(json)) as key "
-        f"from read_ndjson_objects(?, ignore_errors=true, maximum_object_size={MAX_LINE_BYTES}) order by key"
-    )
+    keys = "select distinct unnest(json_keys(json)) as key from read_ndjson_objects(?, ignore_errors=true) order by key"
     # SQL does not distinguish capitals from small letters.
-    columns = [*{key.lower(): key for (key,) in database.connection.execute(keys, [paths]).fetchall()}.values()]
-    if not columns:
-        return []
+    found = [key for (key,) in database.connection.execute(keys, [paths]).fetchall()]
+    columns = [*{key.lower(): key for key in [*found, *ALWAYS[name]]}.values()]
     types = {column: "BIGINT" if column in INTEGERS else "DOUBLE" for column in columns}
     database.connection.read_json(
         paths,  # type: ignore[arg-type]  # a list is documented
@@ -129,7 +110,6 @@ def _create_lines_view(database: Database, name: str) -> list[str]:
         filename=True,
         hive_partitioning=False,  # a folder that is named seed=3 is not a column
         ignore_errors=True,
-        maximum_object_size=MAX_LINE_BYTES,
     ).create_view(f"{name}_lines")
     return columns
 
@@ -159,7 +139,6 @@ def _load_iterations(database: Database) -> None:
             database.left_out[run.folder] = error_of(run.path) or "it has not finished an iteration yet"
         elif not run.finished:
             run.iterations, run.global_step, run.wall_seconds, run.steady_sps, run.episodes = counters
-            run.mean_sps = rows * run.batch_size / run.wall_seconds
             run.recent_return_mean = recent_return(run.path)
     database.runs = [run for run in database.runs if run.folder not in database.left_out]
 
@@ -198,10 +177,4 @@ def _make_tables(database: Database) -> None:
             select folder, runs.env, backend, framework, seed, lines.* exclude (filename) rename (env as env_index)
             from episodes_lines as lines join runs on folder = parse_dirpath(filename)
             where lines.global_step is not null"""
-        )
-    else:  # no episode has ended
-        connection.execute(
-            """create view episodes as
-            select folder, env, backend, framework, seed, null::BIGINT as global_step, null::BIGINT as env_index,
-            null::DOUBLE as "return", null::BIGINT as length from runs where false"""
         )

@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ppo_bench.commands.report.charts import Bars, Figure, HeatMap, Lines
+from ppo_bench.commands.report.charts import COLOURS, Bars, Figure, HeatMap, Lines
 from ppo_bench.commands.report.tables import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555")
-"""The colour-blind safe palette of Okabe and Ito, without yellow, which is hardly visible on white."""
 DASHES = ("-", "--", ":", "-.")
 MAX_COLUMNS = 3
-MAX_LETTERS = 40
 STYLE = {
     "text.parse_math": False,  # names may have characters of formulas
     "svg.fonttype": "none",
@@ -51,32 +48,26 @@ def draw(figure: Figure, folder: Path) -> None:
                 _bars(axes, chart)
             else:
                 _heat_map(axes, chart)
-            axes.set(xlabel=fill(chart.x_label, 38), title=_clipped(chart.title))
+            axes.set(xlabel=chart.x_label, title=chart.title)
         if len(figure.charts) > 1:
-            canvas.suptitle(_clipped(figure.title), fontsize=10, fontweight="bold")
+            canvas.suptitle(figure.title, fontsize=10, fontweight="bold")
         named = {
             name: line for axes in canvas.axes for line, name in zip(*axes.get_legend_handles_labels(), strict=True)
         }
         if named:
-            canvas.legend(named.values(), map(_clipped, named), loc="outside lower center", ncols=columns)
+            canvas.legend(named.values(), named, loc="outside lower center", ncols=columns)
         canvas.savefig(folder / f"{figure.key}.svg", metadata={"Date": None})
         canvas.savefig(folder / f"{figure.key}.png", dpi=150, metadata={"Software": None})
-
-
-def _clipped(name: str) -> str:
-    """`name` with at most `MAX_LETTERS` characters, cut at one third, since names differ mostly at their ends."""
-    return name if len(name) <= MAX_LETTERS else f"{name[: MAX_LETTERS // 3]}…{name[1 - 2 * MAX_LETTERS // 3 :]}"
 
 
 def _lines(axes: Axes, chart: Lines) -> None:
     for series in chart.series:
         paint = COLOURS[series.colour % len(COLOURS)]
-        axes.plot(series.x, series.runs.T, color=paint, alpha=0.2, lw=0.6)
-        axes.fill_between(series.x, series.low, series.high, color=paint, alpha=0.2, lw=0)
+        axes.plot(series.curve.x, series.curve.runs.T, color=paint, alpha=0.2, lw=0.6)
+        axes.fill_between(series.curve.x, series.curve.low, series.curve.high, color=paint, alpha=0.2, lw=0)
         dashes = DASHES[series.colour % len(DASHES)]
-        axes.plot(series.x, series.mean, label=series.name, lw=1.6, color=paint, linestyle=dashes)
+        axes.plot(series.curve.x, series.curve.mean, label=series.name, lw=1.6, color=paint, linestyle=dashes)
     axes.set_ylabel(chart.y_label)
-    _shorten(axes)
 
 
 def _bars(axes: Axes, chart: Bars) -> None:
@@ -89,16 +80,12 @@ def _bars(axes: Axes, chart: Bars) -> None:
             axes.plot(point, height, "D", color=paint, ms=5)
         axes.plot(row.dots, [height] * len(row.dots), "o", color=paint, alpha=0.4, ms=3, mew=0)
         axes.plot([low, high], [height, height], color="black" if chart.from_zero else paint, lw=1.6)
-        end = np.nanmax([point, high, *row.dots])
-        axes.annotate(number(point), (end, height), (5, 0), textcoords="offset points", va="center", fontsize=7.5)
     for value in chart.marks:
         axes.axvline(value, color="#777777", lw=0.8, ls="--")
-    axes.set_yticks(range(len(chart.rows)), [_clipped(row.name) for row in chart.rows], fontsize=8)
+    axes.set_yticks(range(len(chart.rows)), [fill(row.name, 40) for row in chart.rows], fontsize=8)
     axes.set_ylim(len(chart.rows) - 0.4, -0.6)
-    axes.margins(x=0.14)
     if chart.from_zero:
         axes.set_xlim(left=0)
-    _shorten(axes)
 
 
 def _heat_map(axes: Axes, chart: HeatMap) -> None:
@@ -108,11 +95,3 @@ def _heat_map(axes: Axes, chart: HeatMap) -> None:
     axes.set_ylabel(chart.y_label)
     for (row, column), value in np.ndenumerate(chart.values):
         axes.text(column, row, number(value), ha="center", va="center", fontsize=8)
-
-
-def _shorten(axes: Axes) -> None:
-    """Format large numbers on the horizontal axis as 20k and 1M."""
-    from matplotlib.ticker import EngFormatter
-
-    if max(map(abs, axes.get_xlim())) >= 10_000:
-        axes.xaxis.set_major_formatter(EngFormatter(sep=""))

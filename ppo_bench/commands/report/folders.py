@@ -60,9 +60,7 @@ class Run:
     precision: str
     cpu: str
     gpu: str | None
-    git_commit: str | None
     cores: int
-    threads: int | None
     setting: dict[str, Any]
     """Task and hyperparameters, with dotted keys."""
     execution: dict[str, Any]
@@ -78,31 +76,14 @@ class Run:
         return Path(self.folder)
 
     @property
-    def batch_size(self) -> int:
-        """Environment steps of an iteration."""
-        return int(self.setting["ppo.num_envs"] * self.setting["ppo.num_steps"])
-
-    @property
-    def lost_step_fraction(self) -> float | None:
-        """Fraction of the steps that belong to episodes cut by restarts of the environments; None if not recorded."""
-        own_steps = (self.global_step or 0) - (self.loaded_steps or 0)
-        return None if self.cut_steps is None or not own_steps else self.cut_steps / own_steps
-
-    @property
     def keys(self) -> dict[str, Any]:
         """What a report can compare by: framework, backend, options of the execution, task and hyperparameters."""
         return {"framework": self.framework, "backend": self.backend, **self.execution, **self.setting}
 
     @property
-    def setting_key(self) -> str:
-        """A digest of task and hyperparameters."""
-        return digest({"env": self.env, **self.setting})
-
-    @property
     def identity(self) -> tuple[Any, ...]:
         """A tuple that is equal for runs of the same experiment with the same seed."""
-        task = self.env, self.env_id, self.backend, self.setting_key
-        return *task, self.framework, digest(self.execution), self.seed
+        return self.env, self.env_id, digest(self.keys), self.seed
 
 
 def find(folders: Sequence[str]) -> list[Path]:
@@ -111,10 +92,7 @@ def find(folders: Sequence[str]) -> list[Path]:
         if not Path(folder).is_dir():
             raise ConfigError(f"{folder} is not a folder: name one that outputs= named, or a run's")
     tops = [Path(folder) if Path(folder).name else Path(folder).resolve() for folder in folders]  # "." has no name
-    named: dict[Path, Path] = {}
-    for run in sorted({run for top in tops for run in run_folders(top)}):
-        named.setdefault(run.resolve(), run)
-    return list(named.values())
+    return sorted({run for top in tops for run in run_folders(top)})
 
 
 def read(path: Path) -> Run:
@@ -127,15 +105,9 @@ def read(path: Path) -> Run:
         if (version := content.get("schema_version")) != SCHEMA_VERSION:
             raise ConfigError(f"{name} has schema_version {version}; {SCHEMA_VERSION} can be read")
     try:
-        run = _run(path, about, result)
+        return _run(path, about, result)
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:  # of keys or values
         raise ConfigError(f"run.json does not describe a run: {type(error).__name__} {error}") from error
-    if run.finished:
-        run.recent_return_mean = run.final_return_mean
-        evaluated = {name.replace("_", " "): result.get(name) for name in EVALUATION_COLUMNS}
-        measured = evaluated | (result.get("info") or {})
-        run.measured = {name: value for name, value in measured.items() if value is not None}
-    return run
 
 
 def _run(path: Path, about: Mapping[str, Any], result: Mapping[str, Any]) -> Run:
@@ -145,17 +117,20 @@ def _run(path: Path, about: Mapping[str, Any], result: Mapping[str, Any]) -> Run
     setting["ppo"] = added_field_defaults(Hyperparameters) | setting["ppo"]
     setting.setdefault("algorithm", PLAIN)
     setting["env"] = {key: value for key, value in trained["env"].items() if key not in ("name", "id", "num_envs")}
-    batch = config["ppo"]["num_envs"] * config["ppo"]["num_steps"]
-    setting["total_timesteps"] = config["total_timesteps"] // batch * batch  # whole iterations, as trained
     execution = {key: trained[key] for key in EXECUTION if key in trained}
     together = result.get("num_seeds", about.get("num_seeds", config["num_seeds"]))
     if together > 1:  # a run's speed is the program's, divided by the number of runs
         execution["runs_at_once"] = together
     facts = flat({key: about[key] for key in ("hardware", "versions", "execution", "git_commit")})
-    facts |= flat({key: about.get(key, {}) for key in ("own_code", "variables")})
+    facts |= flat({key: about.get(key, {}) for key in ("own_code", "variables")}) | {
+        "env.id": env_id,
+        "backend": config["backend"]["name"],
+    }
     device = facts["execution.device"].removesuffix(":0")  # the actual device, not `auto`
     facts["execution.device"] = execution["device"] = device
     recorded: dict[str, Any] = {each.name: result.get(each.name) for each in fields(Run) if each.default is None}
+    recorded["recent_return_mean"] = recorded["final_return_mean"]
+    measured = {name: result.get(name) for name in EVALUATION_COLUMNS} | (result.get("info") or {})
     return Run(
         folder=str(path),
         name=config["name"],
@@ -171,13 +146,12 @@ def _run(path: Path, about: Mapping[str, Any], result: Mapping[str, Any]) -> Run
         precision=trained["precision"],
         cpu=facts["hardware.cpu"],
         gpu=facts.get("execution.gpu") or facts.get("hardware.gpu"),  # the latter is the machine's first GPU
-        git_commit=facts["git_commit"],
         cores=facts["hardware.cores"],
-        threads=facts.get("execution.threads"),
         # Without empty values, runs of versions that lack the key compare equal.
         setting={k: v for k, v in flat(setting).items() if v not in (None, [], {}) or k.startswith("ppo.")},
         execution=flat(execution),
         facts=facts,
+        measured={name: value for name, value in measured.items() if value is not None},
         **recorded,
     )
 

@@ -48,11 +48,6 @@ class Group:
         """The complete runs."""
         return [run for run in self.runs if run.finished]
 
-    def final_returns(self) -> dict[int, float]:
-        """Final returns of the complete runs that have one, by seed, in order of the seeds."""
-        found = {run.seed: run.final_return_mean for run in self.finished if run.final_return_mean is not None}
-        return dict(sorted(found.items()))
-
     def values(self, name: str) -> Array:
         """Values of the attribute `name` of the complete runs that have it.
 
@@ -74,14 +69,16 @@ class ComparedTask:
     groups: list[Group]
 
     def baseline(self, group: Group, value: str) -> Group | None:
-        """The group of the baseline `value` with which `group` is compared: on the same backend if there is one."""
-
-        def distance(other: Group) -> tuple[bool, int]:
-            keys = differing([group.first.execution, other.first.execution])
-            return other.first.backend != group.first.backend, sum(not key.startswith("framework.") for key in keys)
-
-        candidates = [other for other in self.groups if value in (other.name, other.first.framework)]
-        return min(candidates, key=distance, default=None)
+        """The group with which `group` is compared: named `value`, or of that framework, and most like it."""
+        candidates = [other for other in self.groups if f"{other.name} ".startswith(f"{value} ")]
+        return min(
+            candidates,
+            key=lambda other: (
+                other.first.backend != group.first.backend,
+                len(differing([group.first.execution, other.first.execution])),
+            ),
+            default=None,
+        )
 
 
 def sort_runs(runs: Sequence[Run], by: str = FRAMEWORK) -> list[ComparedTask]:
@@ -90,10 +87,7 @@ def sort_runs(runs: Sequence[Run], by: str = FRAMEWORK) -> list[ComparedTask]:
     A task's label has the values that distinguish it from others of its environment. Raises `ConfigError` if the runs
     do not differ in the key `by`.
     """
-    if by == FRAMEWORK:
-        settings, names = [run.setting for run in runs], _frameworks(runs)
-    else:
-        settings, names = _split([run.keys for run in runs], by)
+    settings, names = _split(runs, by)
     members: dict[str, dict[str, dict[str, list[Run]]]] = {}
     setting_of = {}
     for run, setting, name in zip(runs, settings, names, strict=True):
@@ -104,75 +98,63 @@ def sort_runs(runs: Sequence[Run], by: str = FRAMEWORK) -> list[ComparedTask]:
     for env, codes in members.items():
         keys = distinguishing_keys([setting_of[code] for code in codes])
         for code, groups_of in codes.items():
-            label = " ".join([env, *(f"{key}={value_text(setting_of[code], key)}" for key in keys)])
-            groups = [Group(label, name, own) for name, own in groups_of.items()]
-            groups.sort(key=lambda group: rank(group.name, group.first))
+            label = " ".join([env, *(f"{key}={setting_of[code].get(key)}" for key in keys)])
+            groups = [Group(label, name, sorted(own, key=lambda run: run.seed)) for name, own in groups_of.items()]
+            groups.sort(key=lambda group: rank(group.name))
             tasks.append(ComparedTask(label, env, groups[0].first.env_id, groups))
     return sorted(tasks, key=lambda task: (task.env, task.label))
 
 
 def group_names(tasks: Iterable[ComparedTask]) -> list[str]:
     """Names of all groups, in the report's order."""
-    groups = [group for task in tasks for group in task.groups]
-    return list(dict.fromkeys(group.name for group in sorted(groups, key=lambda each: rank(each.name, each.first))))
+    return sorted({group.name for task in tasks for group in task.groups}, key=rank)
 
 
-def rank(name: str, run: Run | None = None) -> tuple[int, float, str, str]:
+def rank(name: str) -> tuple[int, float, str]:
     """The place of a group in the report's order: frameworks as in `FRAMEWORKS`, numbers in theirs, others by name."""
-    framework = run.framework if run and name.startswith(run.framework) else name
+    framework = name.partition(" ")[0]
     try:
-        return (0, float(name), "", "")
+        return (0, float(name), name)
     except ValueError:
-        place = FRAMEWORKS.index(framework) if framework in FRAMEWORKS else len(FRAMEWORKS)
-        return (1, place, run.backend if run and name.startswith(run.framework) else "", name)
+        return (1, FRAMEWORKS.index(framework) if framework in FRAMEWORKS else len(FRAMEWORKS), name)
 
 
-def _frameworks(runs: Sequence[Run]) -> list[str]:
-    """The way of executing each run: framework, and the backend and the options in which others differ."""
-    # Names have the backend only if a task has several.
-    backends = len({(run.setting_key, run.backend) for run in runs}) > len({run.setting_key for run in runs})
-    executions: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for run in runs:
-        executions.setdefault((run.framework, run.backend), []).append(run.execution)
-    keys = {pair: differing(trees) for pair, trees in executions.items()}
-    names = []
-    for run in runs:
-        own = [key for key in keys[run.framework, run.backend] if key in run.execution]
-        options = [f"{key.rpartition('.')[2]}={run.execution[key]}" for key in own]
-        names.append(" ".join([run.framework, *options]) + (f" · {run.backend}" if backends else ""))
-    return names
+def _split(runs: Sequence[Run], by: str) -> tuple[list[dict[str, Any]], list[str]]:
+    """Each run's task, which is its keys without those of `by`, and its name, which is what it has for these."""
 
+    def is_compared(run: Run, key: str) -> bool:
+        return key not in run.setting if by == FRAMEWORK else key == by or key.startswith(f"{by}.")
 
-def _split(trees: Sequence[Mapping[str, Any]], by: str) -> tuple[list[dict[str, Any]], list[str]]:
-    """Each run's keys without `by` and what is below it, and the values of these in which runs differ."""
-    owned = {key for tree in trees for key in tree if key == by or key.startswith(f"{by}.")}
-    keys = distinguishing_keys([{key: value for key, value in tree.items() if key in owned} for tree in trees])
+    compared = [{key: value for key, value in run.keys.items() if is_compared(run, key)} for run in runs]
+    settings = [{key: value for key, value in run.keys.items() if not is_compared(run, key)} for run in runs]
+    if by == FRAMEWORK:
+        # Names have an option, such as the backend, only if the runs of a task differ in it.
+        of_task: dict[str, list[dict[str, Any]]] = {}
+        for run, setting, own in zip(runs, settings, compared, strict=True):
+            of_task.setdefault(digest({"env": run.env, **setting}), []).append(own)
+        options = {key for members in of_task.values() for key in distinguishing_keys(members)} - {FRAMEWORK}
+        return settings, [
+            " ".join([own[FRAMEWORK], *(f"{key}={value}" for key, value in own.items() if key in options)])
+            for own in compared
+        ]
+    keys = distinguishing_keys(compared)
     if not keys:
-        others = ", ".join(sorted(differing(trees))[:8]) or "the seed"
+        others = ", ".join(sorted(differing([run.keys for run in runs]))[:8]) or "the seed"
         raise ConfigError(f"--by {by}: the runs do not differ in it; they differ in {others}")
-    rest = [{key: value for key, value in tree.items() if key not in owned} for tree in trees]
     if len(keys) == 1:
-        return rest, [value_text(tree, keys[0]) for tree in trees]
-    return rest, [" ".join(f"{key.removeprefix(by + '.')}={value_text(tree, key)}" for key in keys) for tree in trees]
-
-
-def value_text(setting: Mapping[str, Any], key: str) -> str:
-    """The value of a hyperparameter as labels have it."""
-    value = setting.get(key, "unset")
-    return "null" if value is None else str(value)
+        return settings, [str(own.get(keys[0])) for own in compared]
+    return settings, [" ".join(f"{key.removeprefix(by + '.')}={own.get(key)}" for key in keys) for own in compared]
 
 
 def distinguishing_keys(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     """Keys that suffice to distinguish all settings, chosen greedily with short values first."""
 
-    def letters(key: str) -> int:
-        return max(len(str(setting.get(key))) for setting in settings)
-
     def num_distinct(keys: Sequence[str]) -> int:
         return len({tuple(str(setting.get(key)) for key in keys) for setting in settings})
 
     keys: list[str] = []
-    for key in sorted(differing(settings), key=lambda key: letters(key) > MAX_LETTERS):
+    letters = {key: max(len(str(setting.get(key))) for setting in settings) for key in differing(settings)}
+    for key in sorted(letters, key=lambda key: letters[key] > MAX_LETTERS):
         if num_distinct([*keys, key]) > num_distinct(keys):
             keys.append(key)
     return keys

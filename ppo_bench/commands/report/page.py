@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -11,13 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ppo_bench.commands.report.charts import Figure, HeatMap
-from ppo_bench.commands.report.statistics import Estimate
+from ppo_bench.commands.report.charts import Figure
 from ppo_bench.commands.report.tables import Table, cell
 
 PAGE = Path(__file__).parent / "page"
-OPEN_ROWS = 40
-"""Maximum number of rows of a table that is shown unfolded."""
 SECTIONS = {
     "learning": ("Learning curves", (), "Mean over seeds of the episodic return, its 95% bootstrap band, and each seed "
                  "faintly. Press a name to hide or show its curves."),
@@ -25,22 +21,18 @@ SECTIONS = {
                  "95% bootstrap band."),
     "speed": ("Speed", ("speed",), "Means with 95% intervals and a dot for each seed. Steady speed is that of a run's "
               "median iteration; compilation is not part of it."),
-    "speedup": ("Speed-up", (), "Ratios of steady speeds with 95% intervals; the baseline is at 1."),
-    "returns": ("Final returns", ("returns", "scales"), "Charts: the interquartile mean over seeds, its 95% interval, "
-                "and each seed. Table: best first; of many settings one leads by chance."),
-    "heat_maps": ("Two hyperparameters", (), "Mean final return by the values of the two hyperparameters."),
-    "equivalence": ("Do they learn the same?", ("equivalence",), "Undecided: too few seeds to tell."),
-    "all": ("Improvement", ("improvement", "over_envs"), "The chance that a run of the first ends above one of the "
-            "second. Over all environments: normalised scores on those that every group has finished."),
-    "published": ("Ours and published", ("references",), "Mean ± standard deviation (seeds). Ids and steps often "
-                  "differ: compare them first."),
-    "runs": ("Runs, settings and versions", ("runs", "same", "left_out"), "The last columns are what runs differ in."),
+    "returns": ("Final returns", ("returns", "references"), "Charts: the interquartile mean over seeds, its 95% "
+                "interval, and each seed; and means by two hyperparameters. Of many settings one leads by chance. Ids "
+                "and steps of published returns often differ."),
+    "equivalence": ("Compared with the baseline", ("equivalence", "over_envs"), "Two one-sided t-tests at 5%. "
+                    "Undecided: too few seeds. Over all environments: scores on those that every group has finished."),
+    "runs": ("Runs, settings and versions", ("runs", "same"), "The last columns are what runs differ in."),
 }  # fmt: skip
 """Sections by key: title, keys of tables, and a note."""
 
 
 def page(
-    figures: Sequence[Figure], tables: Sequence[Table], *, title: str, counts: str, warnings: Sequence[str], method: str
+    figures: Sequence[Figure], tables: Sequence[Table], *, title: str, counts: str, warnings: Sequence[str]
 ) -> str:
     """The page's HTML; all text from run folders is escaped."""
     from jinja2 import Environment
@@ -48,13 +40,9 @@ def page(
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["cell"] = cell
-    environment.tests["numeric"] = lambda value: isinstance(value, int | float | Estimate)
-    environment.tests["heat_map"] = lambda chart: isinstance(chart, HeatMap)
     template = environment.from_string((PAGE / "template.html").read_text(encoding="utf-8"))
-    data = json.dumps([[_plain(asdict(chart)) for chart in figure.charts] for figure in figures], allow_nan=False)
-    # The first "</" would end the script element, also inside a JSON string.
-    escaped = data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-    by_key = {table.key: table for table in tables}
+    charts = [[_plain(asdict(chart)) for chart in figure.charts] for figure in figures]
+    by_key = {table.key: table for table in tables if table.rows}
     sections = [
         {
             "key": key,
@@ -70,13 +58,11 @@ def page(
         counts=counts,
         summary=by_key["summary"],
         warnings=warnings,
-        method=method,
         sections=[section for section in sections if section["figures"] or section["tables"]],
-        open_rows=OPEN_ROWS,
         css=Markup((PAGE / "style.css").read_text(encoding="utf-8")),
         plotly=Markup((PAGE / "plotly-basic.min.js").read_text(encoding="utf-8")),
         js=Markup((PAGE / "charts.js").read_text(encoding="utf-8")),
-        data=Markup(escaped),
+        figures=charts,
     )
 
 
@@ -85,7 +71,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, np.ndarray | list | tuple):
-        return [_plain(each) for each in (value.tolist() if isinstance(value, np.ndarray) else value)]
+        return [_plain(each) for each in value]
     if isinstance(value, float):
         return float(f"{value:.5g}") if math.isfinite(value) else None
     return value

@@ -16,10 +16,9 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 Scores = Sequence[Array]
 """An array `[..., N_m]` for each task m with N_m runs."""
 
-CONFIDENCE = 0.95
 RESAMPLES = 2000
-TRIM = 0.25
-"""Fraction of the runs that the interquartile mean leaves out at each end."""
+ENDS = (2.5, 97.5)
+"""Percentiles at the ends of an interval."""
 
 
 class Estimate(NamedTuple):
@@ -37,18 +36,11 @@ def mean(scores: Scores) -> Array:
     return np.mean(np.stack([task.mean(-1) for task in scores]), 0)
 
 
-def median(scores: Scores) -> Array:
-    """The median over runs for one task; the median of the tasks' means for several, as in Agarwal et al."""
-    if len(scores) == 1:
-        return np.asarray(np.median(scores[0], -1))
-    return np.asarray(np.median(np.stack([task.mean(-1) for task in scores]), 0))
-
-
 def iqm(scores: Scores) -> Array:
     """Interquartile mean: the mean over the N runs of all tasks, without the floor(N / 4) lowest and highest ones."""
     from scipy import stats
 
-    return np.asarray(stats.trim_mean(np.concatenate(scores, -1), TRIM, axis=-1))
+    return np.asarray(stats.trim_mean(np.concatenate(scores, -1), 0.25, axis=-1))
 
 
 def probability_of_improvement(ours: Scores, theirs: Scores) -> Array:
@@ -68,13 +60,6 @@ def ratio_of_means(ours: Scores, theirs: Scores) -> Array:
     return mean(ours) / mean(theirs)
 
 
-def percentiles(draws: Array) -> tuple[Array, Array]:
-    """Lower and upper end of the percentile interval over the first axis of `draws`."""
-    tail = 50 * (1 - CONFIDENCE)
-    low, high = np.percentile(draws, [tail, 100 - tail], axis=0)
-    return low, high
-
-
 def bootstrap(statistic: Callable[..., Array], *groups: Scores, resamples: int = RESAMPLES, seed: int = 0) -> Estimate:
     """A statistic of one or more independent groups and its percentile interval by the bootstrap.
 
@@ -85,19 +70,18 @@ def bootstrap(statistic: Callable[..., Array], *groups: Scores, resamples: int =
         return Estimate(point, math.nan, math.nan, seeds)
     rng = np.random.default_rng(seed)
     drawn = ([task[rng.integers(0, len(task), (resamples, len(task)))] for task in group] for group in groups)
-    low, high = percentiles(statistic(*drawn))
+    low, high = np.percentile(statistic(*drawn), ENDS)
     return Estimate(point, float(low), float(high), seeds)
 
 
 def mean_interval(values: Array) -> Estimate:
-    """The mean of a sample with Student's interval.
+    """The mean of a sample with Student's interval, which covers more often than the bootstrap's over few seeds."""
+    from scipy import stats
 
-    With few seeds its coverage is closer to nominal than that of the percentile bootstrap (`COVERAGE` of checks.py).
-    """
     mean, std, n = moments(values)
     if n < 2:
         return Estimate(mean, math.nan, math.nan, n)
-    half = t_quantile(0.5 + CONFIDENCE / 2, n - 1) * std / math.sqrt(n) if std > 0 else 0.0
+    half = float(stats.t.ppf(0.975, n - 1)) * std / math.sqrt(n)
     return Estimate(mean, mean - half, mean + half, n)
 
 
@@ -112,19 +96,15 @@ def mean_band(curves: Array, resamples: int = RESAMPLES) -> tuple[Array, Array, 
     complete = np.isfinite(curves).all(0)
     values = np.where(complete, curves, 0.0)
     drawn = np.where(complete & (runs > 1), weights @ values / runs, np.nan)
-    return np.where(complete, values.mean(0), np.nan), *percentiles(drawn)
+    return np.where(complete, values.mean(0), np.nan), *np.percentile(drawn, ENDS, axis=0)
 
 
 class Comparison(NamedTuple):
-    """The result of two tests: of equivalence of two means within a margin (TOST), and of difference (a two-sided
-    t-test)."""
+    """A difference of two means with its 90% interval, and the p-values of TOST and of a two-sided t-test."""
 
     difference: float
-    """Mean of ours minus mean of theirs."""
     low: float
-    """Lower end of the 90% interval, which lies within the margin exactly if `p_equivalent` < 0.05."""
     high: float
-    """Upper end of that interval."""
     margin: float
     p_equivalent: float
     p_different: float
@@ -189,27 +169,15 @@ def _tost(difference: float, error: float, dof: float, margin: float, magnitude:
 
     `magnitude` is that of the values, for the tolerance of rounding.
     """
+    from scipy import stats
+
     rounding = 1e-12 * magnitude
     if error <= rounding:
         same = abs(difference) <= margin
         return Comparison(
             difference, difference, difference, margin, float(not same), float(abs(difference) <= rounding)
         )
-    p_equivalent = max(_t_above((margin + sign * difference) / error, dof) for sign in (1, -1))
-    p_different = 2 * _t_above(abs(difference) / error, dof)
-    half = t_quantile(0.95, dof) * error
+    p_equivalent = max(float(stats.t.sf((margin + sign * difference) / error, dof)) for sign in (1, -1))
+    p_different = 2 * float(stats.t.sf(abs(difference) / error, dof))
+    half = float(stats.t.ppf(0.95, dof)) * error
     return Comparison(difference, difference - half, difference + half, margin, p_equivalent, p_different)
-
-
-def t_quantile(probability: float, dof: float) -> float:
-    """The quantile of Student's t-distribution with `dof` degrees of freedom."""
-    from scipy import stats
-
-    return float(stats.t.ppf(probability, dof))
-
-
-def _t_above(value: float, dof: float) -> float:
-    """The probability that a t-distributed number lies above `value`."""
-    from scipy import stats
-
-    return float(stats.t.sf(value, dof))

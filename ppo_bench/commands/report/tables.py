@@ -26,12 +26,7 @@ class Table(NamedTuple):
 
 
 SUMMARY = {"final return": "final_return_mean", "steps/s": "steady_sps", "speed-up": "speedup_steady_sps"}
-RETURNS = {
-    "mean": "final_return_mean",
-    "median": "final_return_median",
-    "IQM": "final_return_iqm",
-    "score": "normalised_score",
-}
+RETURNS = {"mean": "final_return_mean", "IQM": "final_return_iqm", "score": "normalised_score"}
 SPEEDS = {
     "steady speed (steps/s)": "steady_sps",
     "mean speed (steps/s)": "mean_sps",
@@ -39,18 +34,17 @@ SPEEDS = {
     "training (s)": "wall_seconds",
     "set-up (s)": "setup_seconds",
     "speed-up": "speedup_steady_sps",
-    "speed-up of training time": "speedup_wall_time",
 }
 OVER_ENVS = {
-    "median": "normalised_score_median",
     "IQM": "normalised_score_iqm",
     "mean": "normalised_score_mean",
+    "probability of improvement": "probability_of_improvement",
 }
 """Columns of tables with a row for each group, and the metrics that they show."""
 
 
-def tables(analysis: Analysis, by: str, runs: Sequence[Run], left_out: Mapping[str, str]) -> list[Table]:
-    """All tables that have rows."""
+def tables(analysis: Analysis, by: str, runs: Sequence[Run]) -> list[Table]:
+    """All tables."""
     about = ("env", "algorithm", by)
     verdicts = {(pair.group.task, pair.group.name): pair.test.verdict for pair in analysis.pairs}
     summary = [
@@ -69,13 +63,13 @@ def tables(analysis: Analysis, by: str, runs: Sequence[Run], left_out: Mapping[s
     ]
     returns = _group_rows(analysis, RETURNS)
     returns.sort(key=lambda row: (row[0].split()[0], -row[4].point))  # best first
-    scales = [(env, each.low, each.low_is, each.high, each.high_is) for env, each in analysis.scales.items()]
     equivalence = [
         (
             *(group.task, group.algorithm, group.name, baseline.name, Estimate(*test[:3]), test.margin),
             *("paired" if paired else "Welch", test.p_equivalent, test.p_different, test.verdict),
+            analysis.of(group).get("probability_of_improvement"),
         )
-        for _, group, baseline, test, paired in analysis.pairs
+        for group, baseline, test, paired in analysis.pairs
     ]
     over_envs = [
         (analysis.algorithms(ALL, name), name, found["normalised_score_iqm"].seeds, *map(found.get, OVER_ENVS.values()))
@@ -83,21 +77,17 @@ def tables(analysis: Analysis, by: str, runs: Sequence[Run], left_out: Mapping[s
         if (found := analysis.estimates.get((ALL, name)))
     ]
     tested = ("compared with", "difference [90%]", "margin", "test", "p of equivalence", "p of difference", "verdict")
-    made = [
+    improvement = "probability of improvement"
+    return [
         Table("summary", "Summary", (*about, "seeds", *SUMMARY, "return"), summary),
         Table("aggregate", "All aggregates", (*about, "metric", *Estimate._fields), aggregates),
         Table("returns", "Final returns", (*about, "seeds", *RETURNS), returns),
-        Table("scales", "Scales of scores", ("env", "score 0", "is of", "score 1", "is of"), scales),
         Table("speed", "Speeds and times", (*about, "seeds", *SPEEDS), _group_rows(analysis, SPEEDS)),
-        Table("equivalence", "Tests of equivalence", (*about, *tested), equivalence),
-        Table("improvement", "Probability of improvement", ("env", by, "over", "probability"), analysis.improvements),
+        Table("equivalence", "Compared with the baseline", (*about, *tested, improvement), equivalence),
         Table("over_envs", "Over all environments", ("algorithm", by, "seeds", *OVER_ENVS), over_envs),
         _references(analysis, about),
-        _runs(runs),
-        _same(runs),
-        Table("left_out", "Left out", ("folder", "reason"), list(left_out.items())),
+        *_runs(runs),
     ]
-    return [table for table in made if table.rows]
 
 
 def _group_rows(analysis: Analysis, metrics: Mapping[str, str]) -> list[tuple[Any, ...]]:
@@ -113,86 +103,73 @@ def _group_rows(analysis: Analysis, metrics: Mapping[str, str]) -> list[tuple[An
 
 def _references(analysis: Analysis, about: Sequence[str]) -> Table:
     """A row for each group and published result for its environment: means ± standard deviations (seeds)."""
-    rows = []
-    for group in (group for task in analysis.tasks for group in task.groups):
-        finals, run = group.values("final_return_mean"), group.first
-        if not len(finals):
-            continue
-        ours = moments(finals)
-        for theirs in references_of(run.env_id):
-            rows.append(
-                (
-                    *(group.task, group.algorithm, group.name, run.env_id, run.total_timesteps),
-                    f"{cell(ours.mean)} ± {cell(ours.std) or '?'} ({ours.n})",
-                    f"{cell(theirs.mean)} ± {cell(theirs.std)} ({theirs.seeds})",
-                    *(f"{theirs.system} {theirs.variant}", theirs.env, theirs.steps, theirs.source),
-                )
-            )
+    rows = [
+        (
+            *(group.task, group.algorithm, group.name, group.first.total_timesteps, _spread(*moments(finals))),
+            *(
+                _spread(theirs.mean, theirs.std, theirs.seeds),
+                f"{theirs.system} {theirs.variant}",
+                theirs.env,
+                theirs.steps,
+                theirs.source,
+            ),
+        )
+        for task in analysis.tasks
+        for group in task.groups
+        if len(finals := group.values("final_return_mean"))
+        for theirs in references_of(task.env_id)
+    ]
     others = ("published return", "published by", "their id", "their steps", "source")
-    columns = (*about, "id", "steps", "return", *others)
-    return Table("references", "Ours and published", columns, rows)
+    return Table("references", "Ours and published", (*about, "steps", "return", *others), rows)
 
 
-def _runs(runs: Sequence[Run]) -> Table:
-    """A row for each run, including the hyperparameters and facts in which runs differ."""
+def _runs(runs: Sequence[Run]) -> tuple[Table, Table]:
+    """A row for each run with the hyperparameters and facts in which runs differ, and a row for each that all share."""
     trees = [run.setting | run.facts for run in runs]
     keys = differing(trees)
     measured = sorted({name for run in runs for name in run.measured})
     rows = [
         (
-            *(run.folder, run.env, run.backend, run.framework, run.seed, "finished" if run.finished else "unfinished"),
+            *(run.folder, run.env, run.framework, run.seed, "finished" if run.finished else "unfinished"),
             *(run.global_step, run.recent_return_mean, run.steady_sps, run.mean_sps, run.compile_seconds),
-            *(run.wall_seconds, run.resumes, run.cut_episodes, run.lost_step_fraction),
+            *(run.wall_seconds, run.resumes, run.cut_episodes),
             *(run.measured.get(name) for name in measured),
-            *(shown(tree.get(key, "")) for key in keys),
+            *(str(tree.get(key, "")) for key in keys),
         )
         for run, tree in zip(runs, trees, strict=True)
     ]
     columns = (
-        *("folder", "env", "backend", "framework", "seed", "state", "steps", "return", "steady steps/s"),
-        *("mean steps/s", "compilation (s)", "training (s)", "resumes", "cut episodes", "cut steps (fraction)"),
-        *(*measured, *keys),
+        *("folder", "env", "framework", "seed", "state", "steps", "return", "steady steps/s"),
+        *("mean steps/s", "compilation (s)", "training (s)", "resumes", "cut episodes", *measured, *keys),
     )
-    return Table("runs", "Every run", columns, rows)
+    shared = [(key, str(value)) for key, value in trees[0].items() if key not in keys]
+    every = Table("runs", "Every run", columns, rows)
+    return every, Table("same", "The same for all runs", ("what", "value"), shared)
 
 
-def _same(runs: Sequence[Run]) -> Table:
-    """A row for each hyperparameter and each fact that all runs share."""
-    trees = [run.setting | run.facts for run in runs]
-    apart = set(differing(trees))
-    rows = [(key, shown(value)) for key, value in trees[0].items() if key not in apart]
-    return Table("same", "The same for all runs", ("what", "value"), rows)
-
-
-def shown(value: object) -> str:
-    """A hyperparameter or a fact as text."""
-    return "none" if value is None else str(value)
+def _spread(mean: float, std: float, seeds: int) -> str:
+    return f"{number(mean)} ± {number(std) or '?'} ({seeds})"
 
 
 def to_csv(table: Table) -> str:
     """The table as CSV, with all digits; an estimate takes three columns."""
-    spread = [any(isinstance(row[k], Estimate) for row in table.rows) for k in range(len(table.columns))]
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    headers = zip(table.columns, spread, strict=True)
-    writer.writerow(
-        [each for name, wide in headers for each in ((name, f"{name} low", f"{name} high") if wide else (name,))]
-    )
+    wide = {k for row in table.rows for k, value in enumerate(row) if isinstance(value, Estimate)}
+    lines: list[list[Any]] = [[]]
+    for k, name in enumerate(table.columns):
+        lines[0] += [name, f"{name} low", f"{name} high"] if k in wide else [name]
     for row in table.rows:
-        cells = [
-            each
-            for value, wide in zip(row, spread, strict=True)
-            for each in ((value or (None, None, None))[:3] if wide else [value])
-        ]
-        writer.writerow([None if isinstance(each, float) and not math.isfinite(each) else each for each in cells])
+        cells: list[Any] = []
+        for k, value in enumerate(row):
+            cells += (value or (None, None, None))[:3] if k in wide else [value]
+        lines.append([None if isinstance(each, float) and not math.isfinite(each) else each for each in cells])
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows(lines)
     return file.getvalue()
 
 
-def to_text(table: Table, most_rows: int) -> str:
-    """The first rows of the table in aligned columns."""
-    more = len(table.rows) - most_rows
-    lines = [list(table.columns), *([cell(value) for value in row] for row in table.rows[:most_rows])]
-    return aligned(lines) + (f"\n{more} more rows are in the tables" if more > 0 else "")
+def to_text(table: Table) -> str:
+    """The table in aligned columns."""
+    return aligned([table.columns, *([cell(value) for value in row] for row in table.rows)])
 
 
 def cell(value: Any) -> str:
