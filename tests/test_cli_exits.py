@@ -86,7 +86,7 @@ def test_without_a_cxx_compiler_torch_compile_is_refused_in_one_line(
 
 def test_an_exit_by_code_of_the_users_own_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(exits, []) == 1
-    assert_one_line(capsys.readouterr().err, f"the command raises SystemExit: 0 ({__file__}, line ")
+    assert_one_line(capsys.readouterr().err, "the command raises SystemExit: 0 (tests/test_cli_exits.py, line ")
 
 
 def test_without_a_cxx_compiler_a_policy_acts_on_the_cpu_as_it_needs_none(

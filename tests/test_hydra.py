@@ -127,9 +127,7 @@ def test_another_folder_is_that_of_hydra_run_dir(capsys: pytest.CaptureFixture[s
     assert not (here / "outputs").exists()
     for other in ("seed=2", "ppo.gamma=0.9"):
         assert exit_code(main, [*RUN, "hydra.run.dir=mine", other]) == 2
-        assert_one_line(
-            capsys.readouterr().err, f"hydra.run.dir={here}/mine: another run is there; choose another folder"
-        )
+        assert_one_line(capsys.readouterr().err, "hydra.run.dir=mine: another run is there; choose another folder")
     assert printed(capsys, *RUN, "hydra.run.dir=mine") == f"{here}/mine\n"
     (here / "theirs").mkdir()
     (here / "theirs" / "run.json").write_text("{}")
