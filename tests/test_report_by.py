@@ -155,3 +155,14 @@ def test_algorithms_are_compared(tmp_path: Path, capfd: pytest.CaptureFixture[st
     with open(tmp_path / "o" / "report" / "tables" / "summary.csv") as file:
         assert file.readline().startswith("env,algorithm,algorithm,")
         assert [line.split(",")[:3] for line in file] == [["cartpole", "ppo", "ppo"], ["cartpole", "rnd", "rnd"]]
+
+
+def test_two_ids_of_one_name_are_two_tasks(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """As CoinRun has in Procgen's modes."""
+    for mode in ("Easy", "Hard"):
+        write_run(tmp_path / mode, "coinrun", changes={"config.env.ids": {"gymnasium": f"Coinrun{mode}-v0"}})
+    code, printed, _ = report(capfd, tmp_path)
+    assert code == 0
+    assert [line.split()[:2] for line in printed.splitlines()[1:3]] == [
+        ["coinrun", f"env.id=Coinrun{mode}-v0"] for mode in ("Easy", "Hard")
+    ]

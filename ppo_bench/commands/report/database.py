@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
@@ -70,6 +71,7 @@ def open_database(folders: Sequence[str]) -> Database:
         except ConfigError as error:
             database.left_out[str(path)] = str(error)
     _keep_one_of_each_identity(database)
+    _add_ambiguous_env_ids(database.runs)
     _load_iterations(database)
     if not database.runs:
         folder, reason = next(iter(database.left_out.items()))
@@ -87,6 +89,16 @@ def _keep_one_of_each_identity(database: Database) -> None:
             reason = f"it claims to be the same run as {other.folder} (seed {other.seed}), which is kept"
             database.left_out[run.folder] = reason
     database.runs = [run for run in database.runs if kept[run.identity] is run]
+
+
+def _add_ambiguous_env_ids(runs: Sequence[Run]) -> None:
+    """Make the id part of the setting where one name of an environment has several on a backend, as Procgen's modes."""
+    ids = {(run.env, run.backend, run.env_id) for run in runs}
+    counts = Counter((env, backend) for env, backend, _ in ids)
+    several = {env for (env, _), count in counts.items() if count > 1}
+    for run in runs:
+        if run.env in several:
+            run.setting["env.id"] = run.env_id
 
 
 def _create_lines_view(database: Database, name: str) -> list[str]:

@@ -122,10 +122,8 @@ def _run(path: Path, about: Mapping[str, Any], result: Mapping[str, Any]) -> Run
     if together > 1:  # a run's speed is the program's, divided by the number of runs
         execution["runs_at_once"] = together
     facts = flat({key: about[key] for key in ("hardware", "versions", "execution", "git_commit")})
-    facts |= flat({key: about.get(key, {}) for key in ("own_code", "variables")}) | {
-        "env.id": env_id,
-        "backend": config["backend"]["name"],
-    }
+    facts |= flat({key: about.get(key, {}) for key in ("own_code", "variables")})
+    facts["backend"] = config["backend"]["name"]
     device = facts["execution.device"].removesuffix(":0")  # the actual device, not `auto`
     facts["execution.device"] = execution["device"] = device
     recorded: dict[str, Any] = {each.name: result.get(each.name) for each in fields(Run) if each.default is None}
