@@ -12,6 +12,7 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
 from ppo_bench.common.errors import RunError
+from ppo_bench.envs.action_masks import flatten_action_mask
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.random_play import random_actions
@@ -170,3 +171,9 @@ def test_a_mask_for_actions_of_floats_is_refused() -> None:
     wrapper = {"_target_": "tests.test_env_masks.Masked", "places": 2}
     message = refusal(BACKENDS["gymnasium-sync"], Task("pendulum", "Pendulum-v1", 1, wrappers=(wrapper,)))
     assert "'action_mask' is for actions that are choices, and its actions are floats" in message
+
+
+@pytest.mark.parametrize("mask", [[0.0, -np.inf, 0.0], [0.5, 0.0, 1.0]])
+def test_a_mask_of_other_values_than_flags_is_refused(mask: list[float]) -> None:
+    with pytest.raises(ValueError, match="has other values than 0 and 1"):
+        flatten_action_mask(np.array(mask), spaces.Discrete(3))

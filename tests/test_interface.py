@@ -43,6 +43,9 @@ def test_a_run_is_trained_loaded_and_tabled(run: Path) -> None:
 def test_words_for_hydra_itself_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"hydra\.run\.dir=here"):
         ppo_bench.train(["hydra.run.dir=here"])
+    for words in ("env=cartpole", ["--config-dir", "here"]):
+        with pytest.raises(ConfigError, match="a list of key=value is expected"):
+            ppo_bench.train(words)
 
 
 def test_a_thread_trains_as_a_program_does(run: Path, tmp_path: Path) -> None:

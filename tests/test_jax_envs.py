@@ -62,6 +62,18 @@ class Counter:
         return state[:, None].astype(jnp.float32)
 
 
+class FromOne(Counter):
+    action_space = spaces.Discrete(2, start=1)
+
+
+class Empty(Counter):
+    observation_space = spaces.Box(0.0, 5.0, (0,), np.float32)
+
+
+class Wordless(Counter):
+    num_words = 0
+
+
 def test_dynamics_of_ones_own_are_trained_by_their_id(tmp_path: Path) -> None:
     words = ["env.id=tests.test_jax_envs:Counter", "framework=jax_xla", "backend=device", "total_timesteps=4096"]
     (folder,) = train([*words, "device=cpu", f"outputs={tmp_path}"])
@@ -109,6 +121,9 @@ def test_resets_that_are_costly_are_those_of_all_environments_at_once(num_envs: 
         ("nowhere:Counter", None, "No module named 'nowhere'"),
         ("tests.test_jax_envs:Task", None, "tests.test_jax_envs:Task on backend=device raises TypeError"),
         ("tests.broken:Sound", None, "a Dynamics (docs/environments.md) has observe, time_limit, num_words too"),
+        ("tests.test_jax_envs:FromOne", None, "discrete actions must start at 0, not at 1"),
+        ("tests.test_jax_envs:Empty", None, "observations of shape (0,) hold no number"),
+        ("tests.test_jax_envs:Wordless", None, "num_words=0 must be an integer, at least 1"),
         ("Hopper-v4", None, "backend=device has CartPole-v1, Acrobot-v1"),
         ("CartPole-v1", Atari(True, True), "CartPole-v1 is not an Atari game: add env.atari=null"),
     ],

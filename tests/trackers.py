@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Troubled:
-    """Raises or hangs when it is opened, logged to or finished; leaves a file `moment` in the run's folder before."""
+    """Raises, exits or hangs when it is opened, logged to or finished; leaves a file `moment` in the run's folder."""
 
     moment: str
     trouble: str = "raise"
@@ -47,6 +47,8 @@ class Opened:
         (self.folder / moment).touch()
         if moment != self.by.moment:
             return
+        if self.by.trouble == "exit":
+            raise SystemExit(3)
         if self.by.trouble == "raise":
             raise RuntimeError(f"trouble in {moment}")
         time.sleep(600)
