@@ -91,7 +91,7 @@ def cost() -> Iterator[str]:
     for framework in FRAMEWORKS:
         config = configured(["env=breakout", f"framework={framework}"])
         every = config.root.checkpoint.every_iterations
-        runner = build_runner(config)
+        runner, *_ = build_runner(config, config.framework.runner)
         iterations, pauses = [], []
         with tempfile.TemporaryDirectory() as folder:
             state = runner.init(1)

@@ -174,7 +174,8 @@ import sys
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.train import build_runner
 
-runner = build_runner(load_config(["framework=torch_eager", "backend=gymnasium"]))
+config = load_config(["framework=torch_eager", "backend=gymnasium"])
+runner, *_ = build_runner(config, config.framework.runner)
 runner.iterate(runner.init(1))
 assert not {"torch._dynamo", "torch._inductor", "jax"} & set(sys.modules), sorted(sys.modules)
 """

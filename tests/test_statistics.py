@@ -31,8 +31,8 @@ SPR = {
     "MsPacman": 1313.2, "Pong": -5.9, "PrivateEye": 124.0, "Qbert": 669.1, "RoadRunner": 14220.5,
     "Seaquest": 583.1, "UpNDown": 28138.5,
 }  # fmt: skip
-"""Scores on Atari 100k, of which the paper reports a mean of 0.704 human-normalised, and more than a human's
-in 7 games (Schwarzer et al. 2021, arXiv 2007.05929)."""
+"""Scores on Atari 100k. The paper reports a human-normalised mean of 0.704, and more than a human's in 7 games
+(Schwarzer et al. 2021, arXiv 2007.05929)."""
 
 
 def array(*values: float) -> Array:

@@ -22,7 +22,8 @@ PONG = ["env=pong", "backend=envpool", "device=cpu", "ppo.num_envs=2", "ppo.num_
 def trained(framework: str, *words: str) -> Arrays:
     """What two iterations of Pong, each of 2 epochs of 2 minibatches, make of the parameters."""
     run = [*PONG, f"framework={framework}", "precision=float64", "total_timesteps=32", *words]
-    runner = build_runner(load_config([*run, "ppo.update_epochs=2", "ppo.num_minibatches=2"]))
+    config = load_config([*run, "ppo.update_epochs=2", "ppo.num_minibatches=2"])
+    runner, *_ = build_runner(config, config.framework.runner)
     state = runner.init(1)
     for _ in range(2):
         state, _, _ = runner.iterate(state)

@@ -107,7 +107,7 @@ def job_config(job: DictConfig) -> Config:
 
 
 def source_path(hydra: Any, provider: str) -> str | None:
-    """The absolute path of a source of YAML files; None if there is no such source.
+    """The absolute path of a source of YAML files; None if Hydra has none.
 
     `provider` is "command-line" for `--config-dir`, and "main" for `--config-path` or conf/.
     """

@@ -132,7 +132,7 @@ def _info_numbers(info: dict[str, Any], name: str) -> np.ndarray:
 
 
 def _try_env(task: Task, render_mode: str | None) -> tuple[Any, bool]:
-    """One environment as it is trained. Its first reset shows whether it has masks of legal choices.
+    """An environment with all wrappers of the training, and whether it has masks of legal choices.
 
     It is made in this process, where an error has a readable cause; worker processes hide it. Raises `ConfigError` if
     it cannot be made or reset, and `RunError` if it calls `sys.exit`.
@@ -153,7 +153,7 @@ def _try_env(task: Task, render_mode: str | None) -> tuple[Any, bool]:
 
 
 def _make_env(task: Task, render_mode: str | None, masks_actions: bool) -> Any:
-    """One environment as it is trained; `masks_actions` says that it gives masks of legal choices."""
+    """An environment with all wrappers of the training; `masks_actions` says that it gives masks of legal choices."""
     return _prepare_env(task, _make_task_env(task, render_mode), masks_actions)
 
 

@@ -157,11 +157,11 @@ class TorchCompile(Torch):
         if folder := _cache_folder(self.compile_cache, "torch"):
             os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder  # read when something is first compiled
         import torch
-        import torch._dynamo.config
         import torch._functorch.config
+        import torch.compiler.config
 
         # All functions that are compiled here share a limit of 8, which the ninth experiment of a process would exceed.
-        torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 1 << 16
+        torch.compiler.config.recompile_limit = torch.compiler.config.accumulated_recompile_limit = 1 << 16
         # Without this, graphs with a custom autograd function (networks/torch/recurrence.py) are not cached on disk.
         torch._functorch.config.autograd_cache_allow_custom_autograd_functions = True
         for said in IGNORED_WARNINGS:

@@ -19,7 +19,6 @@ from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.make import make_env
 from ppo_bench.mathematics.shards import ProcessGroup
 from ppo_bench.runners import checkpoint
-from ppo_bench.runners.base import Runner
 from ppo_bench.runners.seeds import OneSeed
 from ppo_bench.runs.advice import advice
 from ppo_bench.runs.callbacks import Callbacks, Listener
@@ -32,13 +31,11 @@ from ppo_bench.runs.run_writer import RunWriter, warn_of_differences
 from ppo_bench.runs.trackers.tracking import Trackers
 
 
-def build_runner(config: Config) -> Runner[Any]:
-    """The runner of a configuration. Raises `ConfigError` if the environment or the device is not available."""
-    return _build(config, config.framework.runner)[0]
+def build_runner(config: Config, make_runner: Any) -> tuple[Any, list[str], VectorEnv | GraphEnv]:
+    """The runner, warnings to print when a training starts, not when it resumes, and the environments.
 
-
-def _build(config: Config, make_runner: Any) -> tuple[Any, list[str], VectorEnv | GraphEnv]:
-    """The runner, warnings to print when a training starts, not when it resumes, and the environments."""
+    Raises `ConfigError` if the environment or the device is not available.
+    """
     if config.processes > 1:
         shares = DistributedRunner(config)
         return shares, list(advice(config, shares.env)), shares.env
@@ -154,9 +151,9 @@ def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float, on_i
     process_group: ProcessGroup | None = None
     if config.trains_several:
         own = [run.config.own for run in runs]
-        runner, warnings, env = _build(config, functools.partial(config.framework.seeds_runner, own=own))
+        runner, warnings, env = build_runner(config, functools.partial(config.framework.seeds_runner, own=own))
     else:
-        built, warnings, env = _build(config, config.framework.runner)
+        built, warnings, env = build_runner(config, config.framework.runner)
         runner = OneSeed(built)
         process_group = built.process_group if isinstance(built, DistributedRunner) else None
     callbacks = Callbacks([run.config for run in runs], on_iteration, process_group)

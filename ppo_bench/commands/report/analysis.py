@@ -145,7 +145,7 @@ def _improvement(groups: Sequence[Group], baselines: Sequence[Group]) -> dict[st
 
 
 def _pair(task: ComparedTask, group: Group, baseline: Group, margin: float) -> Pair:
-    """Equivalence test of a group against its baseline, of which each has at least two runs."""
+    """Equivalence test of a group against its baseline. Both have at least two runs."""
     x, y = _final_returns(group), _final_returns(baseline)
     ours, theirs = (
         [run.seed for run in each.finished if run.final_return_mean is not None] for each in (group, baseline)
