@@ -121,6 +121,7 @@ def test_a_tracker_of_the_user_is_no_part_of_the_identity(tmp_path: Path, monkey
 def test_a_function_may_make_a_part(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (own / "functions.py").write_text("import nets\n\n\ndef made(**options):\n    return nets.Mine(**options)\n")
     monkeypatch.syspath_prepend(str(own))
+    monkeypatch.delitem(sys.modules, "nets", raising=False)  # that of another test
     config = load_config(["algorithm._target_=functions.made"])
     assert type(config.algorithm).__name__ == "Mine"
     assert config.identity["algorithm"]["_target_"] == "functions.made"
