@@ -20,6 +20,7 @@ from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.device import DYNAMICS, DeviceBackend
 from ppo_bench.envs.dynamics.cartpole import CartPole, CartPoleState
 from ppo_bench.envs.dynamics.env import DynamicsEnv
+from ppo_bench.envs.dynamics.pendulum import Pendulum
 from ppo_bench.envs.host import JaxVectorEnv
 
 
@@ -74,6 +75,41 @@ class Wordless(Counter):
     num_words = 0
 
 
+class OfAnotherShape(Counter):
+    def observe(self, state: jax.Array) -> jax.Array:
+        return super().observe(state).reshape(-1)
+
+
+class RewardsOfColumns(Counter):
+    def step(self, state: jax.Array, actions: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        state, reward, terminated = super().step(state, actions)
+        return state, reward[:, None], terminated
+
+
+class TerminatedAsNumbers(Counter):
+    def step(self, state: jax.Array, actions: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        state, reward, terminated = super().step(state, actions)
+        return state, reward, terminated.astype(jnp.float32)
+
+
+class Growing(Counter):
+    def step(self, state: jax.Array, actions: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        state, reward, terminated = super().step(state, actions)
+        return jnp.stack([state, state]), reward, terminated
+
+
+class TwoResults(Counter):
+    def step(self, state: jax.Array, actions: jax.Array) -> Any:
+        return super().step(state, actions)[:2]
+
+
+class ShortPendulum(Pendulum):
+    """Computes with NumPy, PyTorch or JAX."""
+
+    def observe(self, state: Any) -> Any:
+        return super().observe(state)[:, :2]
+
+
 def test_dynamics_of_ones_own_are_trained_by_their_id(tmp_path: Path) -> None:
     words = ["env.id=tests.test_jax_envs:Counter", "framework=jax_xla", "backend=device", "total_timesteps=4096"]
     (folder,) = train([*words, "device=cpu", f"outputs={tmp_path}"])
@@ -124,6 +160,12 @@ def test_resets_that_are_costly_are_those_of_all_environments_at_once(num_envs: 
         ("tests.test_jax_envs:FromOne", None, "discrete actions must start at 0, not at 1"),
         ("tests.test_jax_envs:Empty", None, "observations of shape (0,) hold no number"),
         ("tests.test_jax_envs:Wordless", None, "num_words=0 must be an integer, at least 1"),
+        ("tests.test_jax_envs:OfAnotherShape", None, "observe returns observations of shape (2,) for 2 environments"),
+        ("tests.test_jax_envs:RewardsOfColumns", None, "step returns rewards of shape (2, 1) for 2 environments, not"),
+        ("tests.test_jax_envs:TerminatedAsNumbers", None, "step returns terminated as float32, not bool"),
+        ("tests.test_jax_envs:Growing", None, "step changes the state's shapes from (2,) to (2, 2)"),
+        ("tests.test_jax_envs:TwoResults", None, "step must return (state, reward, terminated)"),
+        ("tests.test_jax_envs:ShortPendulum", None, "observations of shape (2, 2) for 2 environments, not (2, 3)"),
         ("Hopper-v4", None, "backend=device has CartPole-v1, Acrobot-v1"),
         ("CartPole-v1", Atari(True, True), "CartPole-v1 is not an Atari game: add env.atari=null"),
     ],

@@ -43,11 +43,12 @@ class Config:
     """By name; ppo_bench/runs/trackers/tracking.py has their interface."""
     resolved: dict[str, Any]
     """The same values as plain types, as run.json has them."""
-    trained: dict[str, Any]
-    """The part of `resolved` that determines what is trained; see ppo_bench/configuration/identity.py."""
+    hashed: dict[str, Any]
+    """The part of `resolved` that determines what is trained and the hash in the folder's name; see
+    ppo_bench/configuration/identity.py."""
     overrides: tuple[str, ...] = ()
     """The words that composed it; none if it is that of a recorded run."""
-    own: dict[str, float] = field(default_factory=dict)
+    grid_values: dict[str, float] = field(default_factory=dict)
     """Hyperparameters that one of several runs has from `grid`."""
     run_dir: Path | None = None
     """The run's folder if `hydra.run.dir` names another one than that which follows from the configuration."""
@@ -245,22 +246,24 @@ class Config:
     @property
     def named(self) -> str:
         """Name of a run among those trained with it: the hyperparameters in which they differ, and its seed."""
-        return " ".join((*(f"ppo.{name}={value}" for name, value in self.own.items()), f"seed {self.root.seed}"))
+        return " ".join(
+            (*(f"ppo.{name}={value}" for name, value in self.grid_values.items()), f"seed {self.root.seed}")
+        )
 
     def _run(self, values: dict[str, float], seed: int) -> Config:
         """Configuration of one of several runs, as if it were trained alone; `values` are by the keys of `grid`."""
-        own = {key.removeprefix("ppo."): value for key, value in values.items()}
+        of_ppo = {key.removeprefix("ppo."): value for key, value in values.items()}
         alone = [("seed", seed), ("num_seeds", 1), *([("grid", "null")] if self.grid else [])]  # a file may set them
         words = {key: f"{key}={value}" for key, value in (*values.items(), *alone)}
         shared = [word for word in self.overrides if key_of(word) not in words]
         return replace(
             self,
             root=replace(self.root, seed=seed, num_seeds=1, grid=None),
-            ppo=replace(self.ppo, **own),  # type: ignore[arg-type]
-            resolved=self.resolved | {"seed": seed, "num_seeds": 1, "grid": None, "ppo": self.resolved["ppo"] | own},
-            trained=self.trained | {"ppo": self.trained["ppo"] | own},
+            ppo=replace(self.ppo, **of_ppo),  # type: ignore[arg-type]
+            resolved=self.resolved | {"seed": seed, "num_seeds": 1, "grid": None, "ppo": self.resolved["ppo"] | of_ppo},
+            hashed=self.hashed | {"ppo": self.hashed["ppo"] | of_ppo},
             overrides=(*shared, *words.values()),
-            own=own,
+            grid_values=of_ppo,
         )
 
     @property
@@ -272,12 +275,12 @@ class Config:
     def identity(self) -> dict[str, Any]:
         """The identity of the experiment, without the seed; see ppo_bench/configuration/identity.py."""
         loaded = checkpoint.digest(self.source.arrays) if self.source else None
-        return identity(self.trained, self.task.id, loaded, configured_user_code(self.trained_objects))
+        return identity(self.hashed, self.task.id, loaded, configured_user_code(self.configured_objects))
 
     @property
-    def trained_objects(self) -> list[str]:
+    def configured_objects(self) -> list[str]:
         """Dotted names of the classes, functions and modules that the training uses by configuration."""
-        return configured_objects(self.trained, self.task.id)
+        return configured_objects(self.hashed, self.task.id)
 
     @property
     def experiment(self) -> str:

@@ -21,29 +21,29 @@ frames of images in dictionaries, for which `combined` has convolutions.
 """
 
 
-def trained(node: DictConfig) -> dict[str, Any]:
+def hashed(node: DictConfig) -> dict[str, Any]:
     """The part of a composed node with a schema that determines what is trained, as plain values."""
     cls = OmegaConf.get_type(node)
     about: dict[Any, Any] = {field.name: field.metadata for field in fields(cls)} if is_dataclass(cls) else {}
     plain: Any = OmegaConf.to_container(node, resolve=True)
     return {
-        key: trained(node[key]) if isinstance(plain[key], dict) else plain[key]
+        key: hashed(node[key]) if isinstance(plain[key], dict) else plain[key]
         for key in plain
         if "not_hashed" not in about.get(key, ()) and plain[key] != about.get(key, {}).get("added_field", ...)
     }
 
 
-def identity(trained: Mapping[str, Any], env_id: str, loaded: str | None, code: str | None) -> dict[str, Any]:
-    """The identity of a configuration's `trained` part.
+def identity(hashed: Mapping[str, Any], env_id: str, loaded: str | None, code: str | None) -> dict[str, Any]:
+    """The identity of a configuration's `hashed` part.
 
     `env_id` is the environment's id on the chosen backend, `loaded` the digest of the arrays that the run starts from,
     and `code` that of the user's own modules. None of them depends on the machine, so that a cluster's login node and
     its compute nodes find the same folder.
     """
     return {
-        **trained,
-        "env": {"id": env_id, **trained["env"], "kwargs": trained["env"].get("kwargs") or {}},
-        "checkpoint": trained["checkpoint"] | ({"load": loaded} if loaded else {}),
+        **hashed,
+        "env": {"id": env_id, **hashed["env"], "kwargs": hashed["env"].get("kwargs") or {}},
+        "checkpoint": hashed["checkpoint"] | ({"load": loaded} if loaded else {}),
         "revision": REVISION,
         **({"code": code} if code else {}),
     }

@@ -33,7 +33,7 @@ from ppo_bench.configuration.compose import (
     without_hydra,
 )
 from ppo_bench.configuration.config import Config
-from ppo_bench.configuration.identity import trained
+from ppo_bench.configuration.identity import hashed
 from ppo_bench.configuration.schema import MEMBERS, RootSchema, schemas_of
 
 RETIRED = ("opponents", "rating")
@@ -172,7 +172,7 @@ def _checked(values: Mapping[str, Any], cls: type, overrides: tuple[str, ...] = 
         trackers = {name: _choice(f"tracker.{name}", node) for name, node in typed.tracker.items()}
         made = {key: _choice(key, typed[key]) for key in MEMBERS if key != "tracker"}
         resolved: Any = OmegaConf.to_container(typed)
-        parts = {"resolved": resolved, "trained": trained(typed), "overrides": overrides}
+        parts = {"resolved": resolved, "hashed": hashed(typed), "overrides": overrides}
         for key in MEMBERS:  # these are `made`
             typed[key] = {} if key == "tracker" else None
         root: Any = OmegaConf.to_object(typed)

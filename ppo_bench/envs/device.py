@@ -85,14 +85,15 @@ class DeviceBackend:
 
             return JaxGames(task)
         require_players(task, 1)
-        from ppo_bench.envs.dynamics.env import DynamicsEnv
+        from ppo_bench.envs.dynamics.env import DynamicsEnv, require_shapes
 
         if task.id in known:
             return DynamicsEnv(_dynamics(task.id), task.num_envs)
         with as_config_error(f"{task.id} on backend=device"):
-            env = DynamicsEnv(_own_dynamics(task), task.num_envs)
-            require_supported_spaces(task, env.observation_space, env.action_space)
-            return env
+            dynamics = _own_dynamics(task)
+            require_supported_spaces(task, dynamics.observation_space, dynamics.action_space)
+            require_shapes(f"env.id={task.id}", dynamics)
+            return DynamicsEnv(dynamics, task.num_envs)
 
 
 def _dynamics(env_id: str) -> Dynamics:

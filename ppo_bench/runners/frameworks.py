@@ -106,7 +106,7 @@ class Torch:
 
         return TorchProcessGroup(rank_info, timeout_seconds)
 
-    def seeds_runner(self, spec: TrainingSpec, own: Sequence[Mapping[str, float]]) -> NoReturn:
+    def seeds_runner(self, spec: TrainingSpec, grid_values: Sequence[Mapping[str, float]]) -> NoReturn:
         """Raise `ConfigError`: PyTorch trains no runs at once; see `Config.require`."""
         raise ConfigError(f"framework={self.name} trains one run at a time: use num_seeds=1 and no grid")
 
@@ -221,16 +221,16 @@ class Jax:
 
         return JaxProcessGroup(rank_info, timeout_seconds)
 
-    def seeds_runner(self, spec: TrainingSpec, own: Sequence[Mapping[str, float]]) -> JaxSeedsRunner:
+    def seeds_runner(self, spec: TrainingSpec, grid_values: Sequence[Mapping[str, float]]) -> JaxSeedsRunner:
         """The runner of several runs of `spec`, whose environments must be `vmappable`.
 
-        `own` has the hyperparameters (`VMAPPABLE_HYPERPARAMETERS`) in which its runs differ, of each run.
+        `grid_values` has the hyperparameters (`VMAPPABLE_HYPERPARAMETERS`) in which its runs differ, of each run.
         """
         self._enable_compilation_cache(spec)
         from ppo_bench.runners.jax_seeds import JaxSeedsRunner
 
         assert isinstance(spec.env, GraphEnv)
-        return JaxSeedsRunner(spec, spec.env, self.iterations_per_call, own)
+        return JaxSeedsRunner(spec, spec.env, self.iterations_per_call, grid_values)
 
     def _enable_compilation_cache(self, spec: TrainingSpec) -> None:
         """Enable JAX's on-disk cache of compiled programs if it is configured and the programs are reusable."""

@@ -32,11 +32,15 @@ class JaxSeedsRunner:
     """The runner of several independent runs, which it steps, restarts and exports at once (runners/seeds.py)."""
 
     def __init__(
-        self, spec: TrainingSpec, env: GraphEnv, iterations_per_call: int, own: Sequence[Mapping[str, Any]] = ()
+        self,
+        spec: TrainingSpec,
+        env: GraphEnv,
+        iterations_per_call: int,
+        grid_values: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """`own` has the hyperparameters (`VMAPPABLE_HYPERPARAMETERS`) in which the runs differ; none if it is empty."""
+        """`grid_values` has the hyperparameters (`VMAPPABLE_HYPERPARAMETERS`) in which the runs differ; or is empty."""
         self._runner = ProgramRunner(spec, env, iterations_per_call)
-        self._hyperparameters_by_run, self._ppo_by_run = own, [replace(spec.ppo, **each) for each in own]
+        self._grid_values, self._ppo_by_run = grid_values, [replace(spec.ppo, **values) for values in grid_values]
         self._device, self._dtype = self._runner.functions.device, self._runner.functions.dtype
         self._devices = jax.devices("cpu") if self._device.platform == "cpu" else [self._device]
         self.execution = {**self._runner.execution, "devices": len(self._devices)}
@@ -50,20 +54,22 @@ class JaxSeedsRunner:
 
         def arguments(k: int) -> tuple[np.ndarray, Tree]:
             by_run = self._pad(self._hyperparameters(state, k))
-            return seeds, {name: np.array([own[name] for own in by_run], self._dtype) for name in by_run[0]}
+            return seeds, {name: np.array([one[name] for one in by_run], self._dtype) for name in by_run[0]}
 
         self._runner.enqueue_iterations(state, program, arguments)
         state.iteration += 1
         pending = jax.device_get(state.pending.pop(0))
-        learning_rates = [own["learning_rate"] for own in self._hyperparameters(state, state.iteration)]
+        learning_rates = [one["learning_rate"] for one in self._hyperparameters(state, state.iteration)]
         state.totals, measured = collect_reports(self._runner.spec, learning_rates, pending, state.totals)
         return state, measured
 
     def _hyperparameters(self, state: ProgramState, iteration: int) -> list[dict[str, Any]]:
         """Hyperparameters that are arguments of the program in `iteration`, of each run."""
         spec, runs = self._runner.spec, len(state.seeds)
-        pairs = zip(self._hyperparameters_by_run or [{}] * runs, self._ppo_by_run or [spec.ppo] * runs, strict=True)
-        return [{**own, "learning_rate": hp.learning_rate_of(iteration, spec.num_iterations)} for own, hp in pairs]
+        pairs = zip(self._grid_values or [{}] * runs, self._ppo_by_run or [spec.ppo] * runs, strict=True)
+        return [
+            {**values, "learning_rate": hp.learning_rate_of(iteration, spec.num_iterations)} for values, hp in pairs
+        ]
 
     def _vmapped_program(self, one: Callable[..., Any], num_seeds: int) -> Callable[..., Any]:
         """Compiled iteration of all runs, made from the iteration `one` of a single run; cached."""
@@ -73,13 +79,13 @@ class JaxSeedsRunner:
             def iterate_shard(
                 train_state: TrainState, envs: ProgramEnvs, seeds: jax.Array, hyperparameters: Tree, k: jax.Array
             ) -> Any:
-                def iterate_seed(own: tuple[TrainState, ProgramEnvs, jax.Array, Tree]) -> Any:
-                    return one(*own, k)
+                def iterate_seed(state: tuple[TrainState, ProgramEnvs, jax.Array, Tree]) -> Any:
+                    return one(*state, k)
 
-                own, together = (train_state, envs, seeds, hyperparameters), self._seeds_per_device(len(seeds))
+                states, together = (train_state, envs, seeds, hyperparameters), self._seeds_per_device(len(seeds))
                 if together == len(seeds):
-                    return jax.vmap(iterate_seed)(own)
-                return jax.lax.map(iterate_seed, own, batch_size=together if together > 1 else None)
+                    return jax.vmap(iterate_seed)(states)
+                return jax.lax.map(iterate_seed, states, batch_size=together if together > 1 else None)
 
             seeds, same = sharding.spec, Spec()
             program = jax.shard_map(
@@ -130,10 +136,10 @@ class JaxSeedsRunner:
 
     def restore(self, arrays: Sequence[Arrays]) -> ProgramState:
         """See `Runner.restore`; all runs must have done equally many iterations."""
-        arrays_by_run = [self._runner.training_arrays(own) for own in arrays]
-        seeds, iteration = [int(own["seed"]) for own in arrays_by_run], int(arrays_by_run[0]["iteration"])
+        arrays_by_run = [self._runner.training_arrays(run) for run in arrays]
+        seeds, iteration = [int(run["seed"]) for run in arrays_by_run], int(arrays_by_run[0]["iteration"])
         padded = self._pad(arrays_by_run)
-        stacked = {name: np.stack([own[name] for own in padded]) for name in arrays_by_run[0]}
+        stacked = {name: np.stack([run[name] for run in padded]) for name in arrays_by_run[0]}
         sharding = self._sharding(len(seeds))
         with jax.enable_x64(True):  # arrays of the environments include 64-bit types
             envs, env_step = self._reset_envs(self._pad(seeds), iteration, select_prefix("normalize", stacked))

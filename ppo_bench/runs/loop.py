@@ -192,7 +192,7 @@ def _recent_mean(writers: Sequence[RunWriter]) -> float | None:
 
 def _title(writers: Sequence[RunWriter]) -> str:
     config, seeds = writers[0].config, [str(writer.config.root.seed) for writer in writers]
-    runs = f"{len(writers)} runs" if config.own else f"seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}"
+    runs = f"{len(writers)} runs" if config.grid_values else f"seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}"
     return f"{config.task.name} {config.backend.name} {config.framework.name} {runs}"
 
 

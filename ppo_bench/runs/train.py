@@ -103,7 +103,7 @@ def train(config: Config, started_at: float, on_iteration: Listener | None = Non
 
 def _report(config: Config, finished: Sequence[SeedRun]) -> None:
     """Say what has come of finished runs, and log each, whole, to the trackers that have not logged it."""
-    now = provenance(config.trained_objects) if finished else {}
+    now = provenance(config.configured_objects) if finished else {}
     for run in finished:
         mean = read_json(run.folder / "result.json").get("final_return_mean")
         return_text = "none" if mean is None else f"{mean:.2f}"
@@ -150,8 +150,10 @@ def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float, on_i
     """
     process_group: ProcessGroup | None = None
     if config.trains_several:
-        own = [run.config.own for run in runs]
-        runner, warnings, env = build_runner(config, functools.partial(config.framework.seeds_runner, own=own))
+        grid_values = [run.config.grid_values for run in runs]
+        runner, warnings, env = build_runner(
+            config, functools.partial(config.framework.seeds_runner, grid_values=grid_values)
+        )
     else:
         built, warnings, env = build_runner(config, config.framework.runner)
         runner = OneSeed(built)
@@ -175,7 +177,7 @@ def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float, on_i
             starting_point.remove_newer_checkpoints(runs)
             for line in () if starting_point.resumes else warnings:
                 print_status(line)
-            made_by = provenance(config.trained_objects) | {"execution": dict(runner.execution)}
+            made_by = provenance(config.configured_objects) | {"execution": dict(runner.execution)}
             actions = config.network_for(env).actions
             action_size = 0 if actions.choices else actions.action_dim
             writers = [

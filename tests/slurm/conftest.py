@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from ppo_bench.common.cli import exit_code
+from ppo_bench.sweeps.slurm import status, submit
 from tests.slurm.cluster import Node, cluster, slurm, wait_for, wait_for_an_empty_queue
 from tests.training import ROOT
 
@@ -41,15 +44,11 @@ class Runs:
     def launch(self, *overrides: str, cpus: int = 1) -> str:
         """launch/slurm.py: what it says last."""
         words = [*overrides, f"outputs={self.outputs}", f"launch.cpus={cpus}", "launch.memory_gb=1"]
-        process = python("launch/slurm.py", *words)
-        assert process.returncode == 0, process.stderr
-        return process.stderr.splitlines()[-1]
+        return said_by(submit.main, *words)[1].splitlines()[-1]
 
     def status(self) -> dict[str, Line]:
         """launch/status.py: a line for each run, by the name of its folder."""
-        process = python("launch/status.py", str(self.outputs))
-        assert process.returncode == 0, process.stderr
-        head, *lines, summary = process.stdout.splitlines()
+        head, *lines, summary = said_by(status.main, str(self.outputs))[0].splitlines()
         starts = [head.index(name) for name in ("state", "run", "job", "steps", "SPS", "remarks")]
         found = {}
         for line in lines:
@@ -73,7 +72,7 @@ class Runs:
             return condition(seen[-1])
 
         with self._told():
-            wait_for(what, holds, pause=1.0)  # each status starts Python, on the cores of the runs
+            wait_for(what, holds, pause=0.5)
         return seen[-1]
 
     def wait_until_idle(self) -> dict[str, Line]:
@@ -133,6 +132,14 @@ def runs(tmp_path: Path) -> Iterator[Runs]:
     yield runs
     subprocess.run(["scancel", "--me"], check=False)
     wait_for_an_empty_queue()
+
+
+def said_by(main: Callable[[list[str]], int], *words: str) -> tuple[str, str]:
+    """What a command prints, called in this process: Python would take as long to start as a job to train."""
+    with chdir(ROOT), redirect_stdout(io.StringIO()) as stdout, redirect_stderr(io.StringIO()) as stderr:
+        code = exit_code(main, [*words])
+    assert code == 0, stderr.getvalue()
+    return stdout.getvalue(), stderr.getvalue()
 
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import NO_LIMIT, EnvStep, GraphEnv, PolicyInput, ResetResult
-from ppo_bench.envs.dynamics.base import Autoreset, Dynamics, EnvState, PortableDynamics
+from ppo_bench.envs.dynamics.base import Autoreset, Dynamics, EnvState, PortableDynamics, State
 from ppo_bench.mathematics.arrays import Array
 
 
@@ -72,6 +72,48 @@ class DynamicsEnv(GraphEnv):
 
     def close(self) -> None:
         """Do nothing: there are no resources to release."""
+
+
+def require_shapes(name: str, dynamics: Dynamics) -> None:
+    """Raise `ConfigError` if what `dynamics` computes for two environments has other shapes than `Dynamics` says."""
+    portable = isinstance(dynamics, PortableDynamics)
+
+    def results(xp: Any) -> tuple[Any, Any, Any]:
+        state = dynamics.reset(xp.zeros((2, dynamics.num_words), xp.int32))
+        space: Any = dynamics.action_space
+        actions = xp.zeros((2, *space.shape), space.dtype)
+        return state, dynamics.observe(state), dynamics.step(state, actions)
+
+    if portable:
+        state, obs, stepped = results(np)
+    else:
+        import jax
+
+        with _in_full():
+            state, obs, stepped = jax.eval_shape(lambda: results(jax.numpy))
+    if not (isinstance(stepped, tuple) and len(stepped) == 3):
+        raise ConfigError(f"{name}: step must return (state, reward, terminated) (docs/environments.md)")
+    for what, array, shape in (
+        ("observe returns observations", obs, (2, *dynamics.observation_space.shape)),
+        ("step returns rewards", stepped[1], (2,)),
+        ("step returns terminated", stepped[2], (2,)),
+    ):
+        if (found := getattr(array, "shape", ())) != shape:
+            raise ConfigError(f"{name}: {what} of shape {found} for 2 environments, not {shape} (docs/environments.md)")
+    if stepped[2].dtype != bool:
+        raise ConfigError(f"{name}: step returns terminated as {stepped[2].dtype}, not bool (docs/environments.md)")
+    before, after = (_shapes(each, portable) for each in (state, stepped[0]))
+    if before != after:
+        raise ConfigError(f"{name}: step changes the state's shapes from {before} to {after} (docs/environments.md)")
+
+
+def _shapes(state: State, portable: bool) -> Any:
+    """The shapes of the arrays in a state."""
+    if portable:
+        return [getattr(field, "shape", ()) for field in state] if isinstance(state, tuple) else []
+    import jax
+
+    return jax.tree.map(lambda array: array.shape, state)
 
 
 @contextmanager
