@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from ppo_bench.__main__ import main
+from ppo_bench.commands import evaluate
 from ppo_bench.common import progress
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.progress import ProgressDisplay
@@ -273,8 +274,9 @@ class Wandering(gymnasium.Wrapper):
         super().__init__(gymnasium.make("CartPole-v1"))
 
     def step(self, action):
-        os.makedirs("elsewhere", exist_ok=True)
-        os.chdir("elsewhere")
+        if not os.getcwd().endswith("elsewhere"):
+            os.makedirs("elsewhere", exist_ok=True)
+            os.chdir("elsewhere")
         return super().step(action)
 """
 
@@ -290,3 +292,9 @@ def test_an_environment_may_change_the_current_folder(
     folder = tmp_path / capfd.readouterr().out.strip()
     assert {path.parent for path in tmp_path.rglob("*.json*") if path.parent.name == "seed1"} == {folder}
     assert [row["iteration"] for row in rows(folder)] == [1, 2, 3, 4]
+
+    monkeypatch.chdir(tmp_path)
+    relative = [str(folder.relative_to(tmp_path)), "outputs=p"]
+    assert exit_code(evaluate.main, [*relative, "episodes=1"]) == 0
+    (file,) = (tmp_path / "p").rglob("iteration_00000004-*.json")
+    assert capfd.readouterr().out.splitlines()[-1] == str(file)

@@ -111,7 +111,8 @@ def _found(run: str, request: Request) -> Evaluated:
     config = load_run(run_folder, changes)
     if request.against and config.task.players == 1:
         raise ConfigError(f"against={request.against}: {config.task.id} is for one player; leave against= out")
-    return Evaluated(path, config, _file(path, run_folder, config, request))
+    # Absolute paths, since an environment may change the current folder.
+    return Evaluated(path.resolve(), config, _file(path, run_folder, config, request).absolute())
 
 
 def _evaluate(one: Evaluated, request: Request) -> float:
@@ -186,7 +187,7 @@ def _summary(one: Evaluated, saved: checkpoint.Checkpoint, request: Request, epi
         "precision": config.root.precision,
         "device": config.root.device,
         "training_seed": config.root.seed,
-        "checkpoint": one.path.resolve().name,
+        "checkpoint": one.path.name,
         "iteration": saved.loop["iteration"],
         "global_step": saved.loop["global_step"],
         "seed": request.seed,
