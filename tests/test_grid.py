@@ -44,8 +44,7 @@ EACH = {
 @pytest.mark.parametrize(
     ("words", "names"),
     [
-        ([], EACH),
-        (["ppo.target_kl=0.01", "ppo.clip_vloss=false"], ["learning_rate", "clip_coef"]),
+        (["ppo.target_kl=0.1"], EACH),
         pytest.param(["algorithm=rnd"], ["gamma", "vf_coef"], marks=pytest.mark.slow),
     ],
 )

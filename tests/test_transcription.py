@@ -152,7 +152,9 @@ COMBINED += [
 EAGER = [name for name in CASES if name.startswith("auto") or name in COMBINED]
 """Those of which others execute every part: in PyTorch, operation by operation, alone."""
 COMPILED = ["normalized", "rules", "lstm_cnn", "trxl", "rnd"]
-"""Cases of torch_compile, one for each kind of graph. It takes 10 s for each, so all but the first are slow."""
+"""Cases of torch_compile, one for each kind of graph. It takes 10 s for each, so all are slow."""
+LONG_IN_JAX = ["nature_cnn", "impala_cnn", "gru"]
+"""Cases that take XLA seconds, while it compiles another convolution or recurrence in less."""
 LONG = [
     "combined",
     "lstm_cnn",
@@ -170,7 +172,7 @@ LONG = [
 
 def is_slow(framework: str, name: str) -> bool:
     """Whether a case is left to `make test-slow`."""
-    return name in LONG or (framework == "torch_compile" and name != COMPILED[0])
+    return name in LONG or framework == "torch_compile" or (framework == "jax_xla" and name in LONG_IN_JAX)
 
 
 @pytest.fixture(autouse=True)
