@@ -44,13 +44,19 @@ def assert_same(two: Path, one: Path) -> None:
         np.testing.assert_allclose(array, theirs.arrays[name], rtol=0, atol=1e-10, err_msg=name)
 
 
-def test_a_preempted_run_on_two_nodes_ends_as_on_one(runs: Runs, framework: str, on_one: Path) -> None:
+def test_a_run_on_two_nodes_that_is_told_to_end_is_queued_again_and_ends_as_on_one(
+    runs: Runs, framework: str, nodes: dict[str, Node], on_one: Path
+) -> None:
+    """By a job of higher priority; in JAX, which would take it itself, by a signal to the other node alone."""
     said = runs.launch(*RUN, *PAIR, f"framework={framework}", cpus=2)
     assert "1 of 1 runs submitted" in said
     assert "1 job of 2 nodes, each 1 task, 2 CPU" in said
     assert "0 of 1 runs submitted" in runs.launch(*RUN, *PAIR, f"framework={framework}", cpus=2)
     runs.wait_for_checkpoint("seed1")
-    slurm("sbatch", "--partition=pair_high", "--nodes=1", "--ntasks=2", "--output=/dev/null", "--wrap=sleep 1")
+    if framework == "jax_xla":
+        os.kill(training_on(nodes["right"]), signal.SIGTERM)
+    else:
+        slurm("sbatch", "--partition=pair_high", "--nodes=1", "--ntasks=2", "--output=/dev/null", "--wrap=sleep 1")
     runs.wait("the run queued again", lambda s: s["seed1"].remarks.endswith("requeues: 1"))
     status = runs.wait_until_idle()
     assert status["seed1"].state == "done", runs.log(status["seed1"])
@@ -100,8 +106,7 @@ def test_a_process_that_is_killed_on_a_node_that_lives_is_a_failure(runs: Runs, 
     """In JAX, which would end all processes by itself. In PyTorch: tests/test_devices_faults.py."""
     runs.launch(*RUN, *PAIR, "framework=jax_xla", cpus=2)
     runs.wait_for_checkpoint("seed1")
-    (training,) = (p for p in nodes["right"].processes() if _is_training(p))
-    os.kill(training, signal.SIGKILL)
+    os.kill(training_on(nodes["right"]), signal.SIGKILL)
     status = runs.wait("failed", lambda s: s["seed1"].state == "failed")
     assert status["seed1"].remarks.startswith("process 1 of 2, on ")
     assert ": killed by SIGKILL; see " in status["seed1"].remarks
@@ -109,17 +114,11 @@ def test_a_process_that_is_killed_on_a_node_that_lives_is_a_failure(runs: Runs, 
     assert "1 of 1 runs would be submitted" in runs.launch(*RUN, *PAIR, "framework=jax_xla", "--dry-run", cpus=2)
 
 
-def test_a_signal_to_the_other_node_alone_queues_the_job_again(runs: Runs, nodes: dict[str, Node]) -> None:
-    """In JAX, which would take the signal itself. In PyTorch: tests/test_devices_faults.py."""
-    runs.launch(*RUN, *PAIR, "framework=jax_xla", cpus=2)
-    runs.wait_for_checkpoint("seed1")
-    (training,) = (p for p in nodes["right"].processes() if _is_training(p))
-    os.kill(training, signal.SIGTERM)
-    runs.wait("the run queued again", lambda s: s["seed1"].remarks.endswith("requeues: 1"))
-    status = runs.wait_until_idle()
-    assert status["seed1"].state == "done", runs.log(status["seed1"])
-    assert "resuming" in runs.log(status["seed1"])
+def training_on(node: Node) -> int:
+    """The process that trains on a node."""
 
+    def words(process: int) -> list[str]:
+        return Path(f"/proc/{process}/cmdline").read_text().split("\0")
 
-def _is_training(process: int) -> bool:
-    return Path(f"/proc/{process}/cmdline").read_text().split("\0")[1:3] == ["-m", "ppo_bench"]
+    (process,) = (process for process in node.processes() if words(process)[1:3] == ["-m", "ppo_bench"])
+    return process
