@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -47,6 +48,14 @@ COLUMNS = (
 DECIDED = ("equivalent", "equivalent, though different", "different", "undecided")
 
 
+def moments_of(reference: Reference) -> SampleMoments | None:
+    """Mean, standard deviation with `ddof=1`, and number of a published result; None for fewer than two seeds."""
+    if reference.seeds < 2:
+        return None
+    std = reference.std * math.sqrt(reference.seeds / (reference.seeds - 1))
+    return SampleMoments(reference.mean, std, reference.seeds)
+
+
 class Way(NamedTuple):
     """A way of executing a campaign's runs, their number of steps and the id of their environment."""
 
@@ -83,7 +92,7 @@ class Row(NamedTuple):
     @property
     def endless(self) -> float:
         """Half of the 90% interval's width with endless seeds of ours, from the spread of the published ones alone."""
-        theirs = self.reference.moments
+        theirs = moments_of(self.reference)
         assert theirs is not None
         found = tost_of_moments(SampleMoments(theirs.mean, 0.0, 10**9), theirs, self.margin)
         return (found.high - found.low) / 2
@@ -96,7 +105,7 @@ def verdicts(out: Path) -> list[Row]:
     """
     runs, found = rows_of(out), []
     for reference in references():
-        if reference.system != "CleanRL" or reference.moments is None:
+        if reference.system != "CleanRL" or moments_of(reference) is None:
             continue
         of_script = [r for r in runs if reference.variant in SCRIPTS.get(r["campaign"], [])]
         own = [r for r in of_script if _same_env(r, reference)]
@@ -129,8 +138,9 @@ def _beside(reference: Reference, way: Way, finals: np.ndarray) -> Row:
         return row._replace(verdict="other number of steps")
     if is_another_version(way.env_id, reference.env):
         return row._replace(verdict=f"another version, {way.env_id}")
-    assert reference.moments is not None
-    tests = tost_of_moments(ours, reference.moments, row.margin)
+    theirs = moments_of(reference)
+    assert theirs is not None
+    tests = tost_of_moments(ours, theirs, row.margin)
     return row._replace(low=tests.low, high=tests.high, verdict=tests.verdict)
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import re
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
-
-from ppo_bench.commands.report.statistics import SampleMoments
 
 DATA = Path(__file__).parent / "data"
 MARGIN = 0.05
@@ -25,15 +22,9 @@ class Reference(NamedTuple):
     steps: int
     mean: float
     std: float
+    """Standard deviation with `ddof=0`."""
     seeds: int
     source: str
-
-    @property
-    def moments(self) -> SampleMoments | None:
-        """Mean, standard deviation and number; converts the published `ddof=0` to 1. None for fewer than two seeds."""
-        if self.seeds < 2:
-            return None
-        return SampleMoments(self.mean, self.std * math.sqrt(self.seeds / (self.seeds - 1)), self.seeds)
 
 
 class Scale(NamedTuple):
