@@ -7,8 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ppo_bench.__main__ import main
-from ppo_bench.common.cli import exit_code
+from ppo_bench.commands.interface import train
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runners.checkpoint import find, load
 
@@ -29,9 +28,8 @@ def run_folder(*words: str) -> Path:
 
 def trained(outputs: Path, *words: str) -> Path:
     """The folder of a run under `outputs`, once it has ended; it trains on the CPU, in this process."""
-    arguments = [*words, "device=cpu", f"outputs={outputs}"]
-    assert exit_code(main, arguments) == 0
-    return run_folder(*arguments)
+    (folder,) = train([*words, "device=cpu", f"outputs={outputs}"])
+    return folder
 
 
 def rows(folder: Path, name: str = "metrics") -> list[dict[str, Any]]:
