@@ -16,7 +16,7 @@ import numpy as np
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.host import to_vector_env
-from ppo_bench.envs.random_play import Play, get_num_players, play, split_by_component
+from ppo_bench.envs.random_play import Play, get_num_players, play_at_random, split_by_component
 from ppo_bench.mathematics import noise
 
 FEWEST_STEPS, MOST_STEPS = 1200, 4800
@@ -47,18 +47,18 @@ def check_contract(make: Callable[[], VectorEnv | GraphEnv], num_steps: int | No
     players = get_num_players(env)
     seeds, others = (noise.env_seeds(seed, 0, env.num_envs) for seed in (1, 2))
     try:
-        first = play(env, seeds, num_steps or FEWEST_STEPS)
+        first = play_at_random(env, seeds, num_steps or FEWEST_STEPS)
         types = list(_shapes_and_types(first, env))
         if not all(finding.holds for finding in types):
             return types  # arrays of wrong shape or dtype cannot be tested further
         while not num_steps and first.resets.sum() < ENOUGH_RESETS and len(first.done) < MOST_STEPS:
-            first = play(env, seeds, 2 * len(first.done))
+            first = play_at_random(env, seeds, 2 * len(first.done))
         length = len(first.done)
-        altered = play(env, seeds, length, alter_reset_actions=True)
+        altered = play_at_random(env, seeds, length, alter_reset_actions=True)
         # A difference may be due to the other actions, or to plays that are not repeatable at all.
-        repeats = _same_play(first, altered) or _same_play(first, play(env, seeds, length))
-        mirrored = play(env, seeds, length, mirror=True).mirror(players)
-        other = play(env, others, length)
+        repeats = _same_play(first, altered) or _same_play(first, play_at_random(env, seeds, length))
+        mirrored = play_at_random(env, seeds, length, mirror=True).mirror(players)
+        other = play_at_random(env, others, length)
     finally:
         env.close()
     return [

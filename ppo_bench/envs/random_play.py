@@ -67,7 +67,7 @@ def random_actions(env: VectorEnv, rng: np.random.Generator, action_mask: np.nda
     return rng.uniform(low, high, (env.num_envs, *space.shape)).astype(np.float32)
 
 
-def play(
+def play_at_random(
     env: VectorEnv,
     seeds: Sequence[int],
     num_steps: int,
