@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 
@@ -98,18 +97,6 @@ def test_one_and_two_devices_are_measured_beside_each_other(tmp_path: Path, capf
     assert two["overrides"] == "devices=2"
     assert two["seconds"]["rest"] == two["seconds"]["iteration"]  # which is not divided
     assert one["seconds"]["environment"] > 0
-
-
-@pytest.mark.parametrize(("framework", "known"), [("torch_eager", "aten::addmm"), ("jax_xla", "PjitFunction")])
-def test_a_trace_of_an_iteration_is_kept(
-    framework: str, known: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["trace=true", "env=cartpole", "backend=envpool", "ppo.num_steps=16", "device=cpu"]
-    assert exit_code(main, [*words, f"framework={framework}", f"outputs={tmp_path}"]) == 0
-    path = Path(capsys.readouterr().out.splitlines()[-1])
-    assert path.name == f"cartpole-envpool-{framework}.trace.json.gz"
-    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
-    assert sum(known in event.get("name", "") for event in events) >= 17  # observations
 
 
 @pytest.mark.parametrize(

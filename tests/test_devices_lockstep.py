@@ -16,7 +16,7 @@ from tests.training import trained
 TWO = ["ppo.shards=2", "device=cpu"]
 SMALL = ["ppo.num_envs=4", "ppo.num_steps=32", "total_timesteps=256", "ppo.num_minibatches=2"]
 GAMES = ["env=tic_tac_toe", "ppo.num_envs=16", "ppo.num_steps=16", "total_timesteps=512"]
-TRXL = ["network=trxl", "network.dim=16", "network.memory=8", "network.heads=2"]
+TRXL = ["network=trxl", "network.layers=1", "network.dim=16", "network.memory=8", "network.heads=2"]
 RND = ["env=deep_sea", "algorithm=rnd", "algorithm.features=16"]
 HOPPER = ["env=hopper", "ppo.num_envs=4", "ppo.num_steps=64", "total_timesteps=512", "ppo.num_minibatches=4"]
 

@@ -45,12 +45,12 @@ EACH = {
     ("words", "names"),
     [
         (["ppo.target_kl=0.1"], EACH),
-        pytest.param(["algorithm=rnd"], ["gamma", "vf_coef"], marks=pytest.mark.slow),
+        pytest.param(["algorithm=rnd", "algorithm.features=16"], ["gamma", "vf_coef"], marks=pytest.mark.slow),
     ],
 )
 def test_each_run_learns_what_it_learns_alone(words: list[str], names: Iterable[str]) -> None:
     env = DynamicsEnv(CartPole(), 4)
-    spec = problem_for(env, 4, ["precision=float64", *words])
+    spec = problem_for(env, 4, ["precision=float64", "ppo.num_steps=32", *words])
     base = {name: getattr(spec.ppo, name) for name in EACH}
     changed = {name: EACH[name] for name in names}
     own: list[Mapping[str, float]] = [base, base | changed, *(base | {name: changed[name]} for name in changed)]

@@ -19,9 +19,8 @@ from tests.training import ENVIRONMENT, ROOT
 pytestmark = pytest.mark.slow
 
 MAIN = (
-    "index", "getting-started", "tutorial", "cleanrl", "presets/index", "presets/ppo", "own", "environments", "sweeps",
-    "slurm", "report", "how", "equivalence", "noise", "contract", "reliability", "architecture", "configuration",
-    "environment-files", "api", "results", "performance", "log",
+    "index", "getting-started", "cleanrl", "presets/index", "presets/ppo", "own", "environments", "sweeps", "report",
+    "equivalence", "contract", "configuration", "environment-files", "api", "results", "performance",
     "source/ppo_bench/mathematics/ppo.py",
 )  # fmt: skip
 
