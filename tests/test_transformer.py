@@ -119,6 +119,7 @@ def test_the_entropy_bonus_falls(framework: str) -> None:
         """The arrays after one more iteration."""
         scenes = Endings(spaces.Box(-9, 9, (5,), np.float32), spaces.Discrete(3), 16)
         fixed = ["precision=float64", "ppo.num_steps=16", "ppo.num_minibatches=1", "ppo.update_epochs=1"]
+        fixed.append("ppo.anneal_lr=false")
         runner = runner_for(framework, problem_for(scenes, 10, [*fixed, *words]))
         state, _, _ = runner.iterate(runner.restore(arrays) if arrays else runner.init(1))
         after = runner.export(state)

@@ -28,8 +28,7 @@ def run_folder(*words: str) -> Path:
 
 def trained(outputs: Path, *words: str) -> Path:
     """The folder of a run under `outputs`, once it has ended; it trains on the CPU, in this process."""
-    (folder,) = train([*words, "device=cpu", f"outputs={outputs}"])
-    return folder
+    return train([*words, "device=cpu", f"outputs={outputs}"])[0]
 
 
 def rows(folder: Path, name: str = "metrics") -> list[dict[str, Any]]:

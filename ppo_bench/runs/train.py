@@ -122,12 +122,14 @@ def _gc_disabled_in_first_iteration() -> Iterator[None]:
 
     The objects of imports, tracing and compilation stay alive; repeated scans of them cost time and free nothing.
     """
+    has_frozen_objects = gc.get_freeze_count() > 0
     gc.collect()  # runners of earlier trainings of this process
     gc.disable()
     try:
         yield
     finally:
-        gc.unfreeze()
+        if not has_frozen_objects:  # those of the caller stay frozen
+            gc.unfreeze()
         gc.enable()
 
 
