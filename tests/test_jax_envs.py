@@ -98,6 +98,12 @@ class Growing(Counter):
         return jnp.stack([state, state]), reward, terminated
 
 
+class Halves(Counter):
+    def step(self, state: jax.Array, actions: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        state, reward, terminated = super().step(state, actions)
+        return state + 0.5, reward, terminated
+
+
 class TwoResults(Counter):
     def step(self, state: jax.Array, actions: jax.Array) -> Any:
         return super().step(state, actions)[:2]
@@ -163,7 +169,8 @@ def test_resets_that_are_costly_are_those_of_all_environments_at_once(num_envs: 
         ("tests.test_jax_envs:OfAnotherShape", None, "observe returns observations of shape (2,) for 2 environments"),
         ("tests.test_jax_envs:RewardsOfColumns", None, "step returns rewards of shape (2, 1) for 2 environments, not"),
         ("tests.test_jax_envs:TerminatedAsNumbers", None, "step returns terminated as float32, not bool"),
-        ("tests.test_jax_envs:Growing", None, "step changes the state's shapes from (2,) to (2, 2)"),
+        ("tests.test_jax_envs:Growing", None, "step changes the state from int32[2] to int32[2, 2]"),
+        ("tests.test_jax_envs:Halves", None, "step changes the state from int32[2] to float64[2]"),
         ("tests.test_jax_envs:TwoResults", None, "step must return (state, reward, terminated)"),
         ("tests.test_jax_envs:ShortPendulum", None, "observations of shape (2, 2) for 2 environments, not (2, 3)"),
         ("Hopper-v4", None, "backend=device has CartPole-v1, Acrobot-v1"),

@@ -77,11 +77,12 @@ class DynamicsEnv(GraphEnv):
 def require_shapes(name: str, dynamics: Dynamics) -> None:
     """Raise `ConfigError` if what `dynamics` computes for two environments has other shapes than `Dynamics` says."""
     portable = isinstance(dynamics, PortableDynamics)
+    with_types = not getattr(dynamics, "costly_resets", False)  # these have resets of another type
 
     def results(xp: Any) -> tuple[Any, Any, Any]:
         state = dynamics.reset(xp.zeros((2, dynamics.num_words), xp.int32))
         space: Any = dynamics.action_space
-        actions = xp.zeros((2, *space.shape), space.dtype)
+        actions = xp.zeros((2, *space.shape), xp.float32 if space.dtype.kind == "f" else xp.int32)
         return state, dynamics.observe(state), dynamics.step(state, actions)
 
     if portable:
@@ -102,18 +103,23 @@ def require_shapes(name: str, dynamics: Dynamics) -> None:
             raise ConfigError(f"{name}: {what} of shape {found} for 2 environments, not {shape} (docs/environments.md)")
     if stepped[2].dtype != bool:
         raise ConfigError(f"{name}: step returns terminated as {stepped[2].dtype}, not bool (docs/environments.md)")
-    before, after = (_shapes(each, portable) for each in (state, stepped[0]))
+    before, after = (_arrays(each, portable, with_types) for each in (state, stepped[0]))
     if before != after:
-        raise ConfigError(f"{name}: step changes the state's shapes from {before} to {after} (docs/environments.md)")
+        raise ConfigError(f"{name}: step changes the state from {before} to {after} (docs/environments.md)")
 
 
-def _shapes(state: State, portable: bool) -> Any:
-    """The shapes of the arrays in a state."""
+def _arrays(state: State, portable: bool, with_types: bool) -> Any:
+    """The shape of each array in a state, after its type if `with_types`."""
+
+    def words(array: Any) -> str:
+        shape = list(getattr(array, "shape", ()))
+        return f"{array.dtype}{shape}" if with_types and hasattr(array, "dtype") else f"{shape}"
+
     if portable:
-        return [getattr(field, "shape", ()) for field in state] if isinstance(state, tuple) else []
+        return list(map(words, state)) if isinstance(state, tuple) else []
     import jax
 
-    return jax.tree.map(lambda array: array.shape, state)
+    return jax.tree.map(words, state)
 
 
 @contextmanager
