@@ -52,8 +52,8 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Threads that wait leave the CPU to others.
-PYTEST := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -q -n 2 --dist loadfile --durations=10
+# Threads that wait leave the CPU to others. Each process that TorchInductor compiles with would import torch.
+PYTEST := OMP_WAIT_POLICY=passive TORCHINDUCTOR_COMPILE_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile --durations=10
 
 # Lint takes what the tests leave of two cores; if it fails, what it says comes after theirs.
 test: setup memory-gym gymnax
