@@ -46,6 +46,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.write_line(f"{spent:4.0f} s, more than {BUDGET_SECONDS}: {file}")
 
 
+def pytest_sessionfinish() -> None:
+    """Let the end of the interpreter search every object: DuckDB prints those that it never frees."""
+    gc.unfreeze()
+
+
 @pytest.fixture(params=NAMESPACES)
 def ns(request: pytest.FixtureRequest) -> Iterator[Namespace]:
     """Each array namespace in turn, with float64 allowed in JAX for as long as the test runs."""
