@@ -12,6 +12,7 @@ import csv
 import json
 import sys
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 from ppo_bench.commands.report.database import open_database
@@ -54,11 +55,16 @@ def _print(form: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> No
         writer.writerows(rows)
     elif form == "json":
         for row in rows:
-            print(json.dumps(jsonable(dict(zip(names, row, strict=True))), default=str))
+            print(json.dumps(jsonable(dict(zip(names, row, strict=True))), default=_plain))
     else:
         cells = [list(names), *([_cell(value) for value in row] for row in rows)]
         numeric = {k for k in range(len(names)) if all(isinstance(row[k], int | float | None) for row in rows)}
         print(aligned(cells, right=numeric))
+
+
+def _plain(value: Any) -> float | str:
+    """A value of DuckDB for which JSON has no type, such as a date; a DECIMAL is a number."""
+    return float(value) if isinstance(value, Decimal) else str(value)
 
 
 def _cell(value: Any) -> str:
