@@ -55,16 +55,12 @@ def _print(form: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> No
         writer.writerows(rows)
     elif form == "json":
         for row in rows:
-            print(json.dumps(jsonable(dict(zip(names, row, strict=True))), default=_plain))
+            values = jsonable(dict(zip(names, row, strict=True)))
+            print(json.dumps(values, default=lambda value: float(value) if isinstance(value, Decimal) else str(value)))
     else:
         cells = [list(names), *([_cell(value) for value in row] for row in rows)]
         numeric = {k for k in range(len(names)) if all(isinstance(row[k], int | float | None) for row in rows)}
         print(aligned(cells, right=numeric))
-
-
-def _plain(value: Any) -> float | str:
-    """A value of DuckDB for which JSON has no type, such as a date; a DECIMAL is a number."""
-    return float(value) if isinstance(value, Decimal) else str(value)
 
 
 def _cell(value: Any) -> str:

@@ -50,18 +50,13 @@ def main(arguments: list[str]) -> int:
             f"frameworks=[{','.join(configs)}]: at least two are to be compared, or one in several variants={{...}}"
         )
     with chdir("."):  # an environment may change the current folder
-        _require_recordable(config)
+        with closing(make_env(config.backend, config.task)) as env:  # raises with one line if it is not available
+            if isinstance(env, GraphEnv) and (env.same_step or not env.is_program_cacheable):
+                raise ConfigError(
+                    f"backend={config.backend.name}: its environments cannot be recorded; use another, such as envpool"
+                )
         comparison = _compare(configs)
     return report(config, comparison)
-
-
-def _require_recordable(config: Config) -> None:
-    """Raise `ConfigError` if the environments are not available or cannot be recorded."""
-    with closing(make_env(config.backend, config.task)) as env:
-        if isinstance(env, GraphEnv) and (env.same_step or not env.is_program_cacheable):
-            raise ConfigError(
-                f"backend={config.backend.name}: its environments cannot be recorded; use another, such as envpool"
-            )
 
 
 def _swept(key: str, values: Any) -> str:
