@@ -9,6 +9,7 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import chdir
 from pathlib import Path
 from typing import NoReturn
 
@@ -25,8 +26,10 @@ from ppo_bench.common.files import remove_unstarted
 from ppo_bench.common.paths import CONF
 from ppo_bench.common.rank_info import read_rank_info
 from ppo_bench.configuration.compose import config_error
+from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import job_config
 from ppo_bench.runs.results import final_return, is_in_use
+from ppo_bench.sweeps.callback import print_outcomes
 from ppo_bench.sweeps.job import run_job
 
 MULTIRUN = {"-m", "--multirun"}
@@ -54,18 +57,21 @@ def application(arguments: Sequence[str], program: str = "ppo_bench") -> int:
 
     Raises `ConfigError`; with the environment variable HYDRA_FULL_ERROR=1 after a traceback of what Hydra has raised.
     """
-    codes: list[int] = []  # of the training, once it has begun
+    codes, swept = list[int](), list[str]()  # of the training, and folder of the sweep, once one has begun
 
     @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
     def train(composed: DictConfig) -> float | None:
         if HydraConfig.get().mode == RunMode.MULTIRUN:
+            swept.append(HydraConfig.get().sweep.dir)
             return run_job(composed)
         folders: list[Path] = []
         codes.append(1)
         codes[0] = exit_code(lambda _: _train(composed, folders), [])
         return final_return(folders)
 
-    multirun = bool(MULTIRUN & set(arguments))
+    multirun = not {*MULTIRUN, "hydra.mode=MULTIRUN"}.isdisjoint(arguments)
+    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):  # until a training handles them itself
+        signal.signal(number, signal.default_int_handler)
     before, shows_all = sys.argv, os.environ.get("HYDRA_FULL_ERROR", "0")
     sys.argv, os.environ["HYDRA_FULL_ERROR"] = [program, *arguments], "1"  # Hydra raises its errors, and does not exit
     try:
@@ -73,9 +79,9 @@ def application(arguments: Sequence[str], program: str = "ppo_bench") -> int:
     except SystemExit as end:  # of the parser of the command line, or of the callback of a multirun
         if isinstance(end.code, Exception):
             raise end.code from end
-        return 2 if end.code and not multirun else int(end.code or 0)
+        return 2 if end.code else 0
     except KeyboardInterrupt as error:
-        if not multirun:
+        if not (multirun or swept):
             raise
         raise RunInterrupted("the sweep stopped; the same command goes on with what is missing") from error
     except Exception as error:  # Hydra passes on any error of its parser and its YAML files
@@ -83,6 +89,9 @@ def application(arguments: Sequence[str], program: str = "ppo_bench") -> int:
             raise
         if shows_all == "1":
             traceback.print_exc()
+        if swept:  # of a search in which no trial has a return
+            print_outcomes(swept[0], {})
+            raise RunError(f"the sweep failed: {one_line(error)}") from error
         if multirun and not isinstance(error, (HydraException, OmegaConfBaseException, OSError, ValueError)):
             from ppo_bench.sweeps.slurm.commands import refusal
 
@@ -96,21 +105,21 @@ def application(arguments: Sequence[str], program: str = "ppo_bench") -> int:
 
 def _train(composed: DictConfig, folders: list[Path]) -> int:
     """Train the run or the runs of a configuration, print their folders, and put them into the list `folders`."""
-    config, started_in = job_config(composed), Path.cwd()
-    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):  # until the training handles them itself
-        signal.signal(number, signal.default_int_handler)
+    config: Config | None = None
+    rank_info = read_rank_info()
     try:
+        config = job_config(composed)
         from ppo_bench.runs.train import train
 
-        trained = train(config, _STARTED_AT)
+        with chdir("."):  # an environment may change the current folder
+            folders += train(config, _STARTED_AT)
     except (ConfigError, KeyboardInterrupt):
         folder = Path(HydraConfig.get().runtime.output_dir)
-        if config.rank == 0 and not is_in_use(folder):
-            remove_unstarted(folder, levels=3 if config.run_dir is None else 0)
+        if not (rank_info and rank_info.rank) and not is_in_use(folder):
+            remove_unstarted(folder, levels=3 if config and config.run_dir is None else 0)
         raise
-    for folder in trained:
+    for folder in folders:
         print(folder)
-    folders += (started_in / folder for folder in trained)  # an environment may have changed the current folder
     return 0
 
 

@@ -32,6 +32,13 @@ class Sound(gymnasium.Env[Any, Any]):
         return self.np_random.uniform(-1, 1, 4).astype(np.float32)
 
 
+class Moves(Sound):
+    """An environment without a fault, which changes the current folder when it is made."""
+
+    def __init__(self) -> None:
+        os.chdir(Path(__file__).parent)
+
+
 class Shape(Sound):
     def obs(self) -> Any:
         return np.zeros(3, np.float32)
@@ -152,6 +159,7 @@ KINDS = (
     Parts,
     MissingPart,
     Sound,
+    Moves,
     Shape,
     NoInfo,
     Raises,

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ppo_bench.runners import checkpoint
-from ppo_bench.runs.train import build_runner
+from ppo_bench.runs.distributed import build_runner
 from tests.faults import configured, finish, folder_of, kill_and_restart, resume_damaged, started_run
 from tests.mutations import mutated, run_mutated
 from tests.training import learnt

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
+from settings import env_ids
 
 from ppo_bench.algorithms.base import Hyperparameters
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.paths import CONF
 from ppo_bench.common.values import file_name
-from ppo_bench.configuration.compose import env_ids
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import Atari
 from ppo_bench.networks.spec import Auto

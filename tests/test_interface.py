@@ -48,6 +48,15 @@ def test_words_for_hydra_itself_are_refused() -> None:
             ppo_bench.train(words)
 
 
+def test_an_environment_that_changes_the_current_folder_leaves_the_run_to_be_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (folder,) = ppo_bench.train(["env.id=tests.broken:Moves-v0", "total_timesteps=512", "device=cpu"])
+    assert folder.is_relative_to(tmp_path)
+    assert (folder / "result.json").exists()
+
+
 def test_a_thread_trains_as_a_program_does(run: Path, tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as pool:
         (folder,) = pool.submit(ppo_bench.train, [*WORDS, f"outputs={tmp_path}"]).result()

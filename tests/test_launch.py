@@ -7,6 +7,8 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -133,6 +135,16 @@ def test_every_launch_file_keeps_the_schema_and_the_command_line_has_the_last_wo
     )
 
 
+def test_options_of_sbatch_that_are_null_or_false_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+    executor = SimpleNamespace(update_parameters=given.update, map_array=lambda *_: [SimpleNamespace(job_id="7_0")])
+    monkeypatch.setattr("ppo_bench.sweeps.slurm.submit.require_slurm", lambda: None)
+    monkeypatch.setattr("submitit.SlurmExecutor", lambda *_, **__: executor)
+    words = ["launch.sbatch.account=null", "launch.sbatch.requeue=false", "launch.sbatch.nice=0"]
+    assert exit_code(main, [*RUN, *words, f"outputs={tmp_path}"]) == 0
+    assert given["additional_parameters"] == {"nice": 0}
+
+
 @pytest.fixture(autouse=True)
 def handlers_of_logging_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     """As submitit configures logging when it is imported, absl's handler would close the file that pytest writes to."""
@@ -153,6 +165,11 @@ def test_without_squeue_files_tell_what_is_done_and_what_failed(
     (tmp_path / "a" / "seed1").mkdir(parents=True)
     write_json(tmp_path / "a" / "seed1" / "result.json", {"global_step": 2048, "mean_sps": 1234.5})
     monkeypatch.setenv("PATH", str(tmp_path))
+    with monkeypatch.context() as without:
+        real = importlib.util.find_spec
+        without.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "submitit" else real(name, *a))
+        assert exit_code(status.main, [str(tmp_path)]) == 2
+        assert_one_line(capsys.readouterr().err, "needs submitit, which is not installed: pip install")
     assert exit_code(status.main, [str(tmp_path)]) == 0
     head, *lines, summary = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert head == ["state", "run", "job", "steps", "SPS", "remarks"]

@@ -5,13 +5,18 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from ppo_bench.commands.bench.__main__ import main
 from ppo_bench.commands.bench.launches import Launches, launches
+from ppo_bench.commands.bench.training import trace
+from ppo_bench.commands.bench.worker import Program
 from ppo_bench.common.cli import exit_code
+from ppo_bench.common.workers import RankWorkers
+from ppo_bench.configuration.load import load_config
 
 
 def span(name: str, start: float, length: float, cat: str | None = None, pid: int = 1, tid: int = 1) -> dict[str, Any]:
@@ -77,3 +82,28 @@ def test_a_bench_keeps_a_trace_and_counts_its_launches(
         assert 17 + 2 <= found.launches <= 17 + 5
     else:
         assert found.launches > 17 * 5  # five operations and more for each observation
+
+
+def test_the_first_rank_alone_writes_a_trace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    done = list[str]()
+    started = SimpleNamespace(iteration=lambda: done.append("iteration")), None
+    monkeypatch.setattr("ppo_bench.commands.bench.training.start_training", lambda _: started)
+    monkeypatch.setattr("ppo_bench.commands.bench.training._trace_torch", lambda *_: done.append("trace"))
+    for rank in (0, 1):
+        list(trace(cast(Any, SimpleNamespace(rank=rank, framework=SimpleNamespace(name="torch_eager"))), tmp_path))
+    assert done == ["trace", "iteration"]
+
+
+def test_a_program_that_does_not_start_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python would wait for it at its own end."""
+    done = list[str]()
+
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RankWorkers, "__init__", lambda *_: done.append("started"))
+    monkeypatch.setattr(RankWorkers, "receive", interrupted)
+    monkeypatch.setattr(RankWorkers, "__exit__", lambda *_: done.append("ended"))
+    with pytest.raises(KeyboardInterrupt):
+        Program(trace, load_config([]))
+    assert done == ["started", "ended"]

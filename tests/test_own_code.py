@@ -112,6 +112,18 @@ def test_the_named_modules_and_what_they_import_from_their_folder_count(
     assert configured_user_code(configured_objects(plain, "CartPole-v1")) is None
 
 
+def test_code_below_pythons_own_folder_is_the_users_but_its_library_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container whose Python is in /usr and whose work is in /usr/src."""
+    (tmp_path / "nets.py").write_text("class Net: pass\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for prefix in ("prefix", "base_prefix", "exec_prefix"):
+        monkeypatch.setattr(sys, prefix, str(tmp_path.parent))
+    assert configured_user_code(["nets.Net"]) is not None
+    assert configured_user_code(["json.decoder.JSONDecoder", "numpy.random.Generator"]) is None
+
+
 def test_a_tracker_of_the_user_is_no_part_of_the_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mytrack.py").write_text("from ppo_bench.runs.trackers.tensorboard import Tensorboard as Mine\n")
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -13,10 +13,10 @@ import pytest
 import torch
 from gymnasium import spaces
 from numpy.testing import assert_array_equal
+from settings import env_ids
 
 from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
-from ppo_bench.configuration.compose import env_ids
 from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.flax.layers import max_pool

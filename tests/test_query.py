@@ -39,6 +39,8 @@ def test_runs_metrics_and_episodes_can_be_asked(outputs: Path, capfd: pytest.Cap
     assert query(capfd, sql, outputs, "--format", "csv").splitlines()[1:] == [
         "acrobot,1,20,20", "acrobot,2,20,20", "cartpole,1,20,20", "cartpole,2,20,20",
     ]  # fmt: skip
+    sql = "select 1.5 as number, date '2026-01-02' as day"
+    assert json.loads(query(capfd, sql, outputs, "--format", "json")) == {"number": 1.5, "day": "2026-01-02"}
     sql = 'select count(*) as episodes, max("return") < 600 as low, null as nothing from episodes'
     assert json.loads(query(capfd, sql, outputs, "--format", "json")) == {"episodes": 240, "low": True, "nothing": None}
 

@@ -88,6 +88,24 @@ def test_curves_by_wall_time_leave_compilation_out(tmp_path: Path) -> None:
     np.testing.assert_allclose(drawn.runs[np.isfinite(drawn.runs).all(1)], [known, known])
 
 
+def test_a_resumed_run_has_compiled_again_only_in_the_rows_after_it(tmp_path: Path) -> None:
+    """Compiled for 10 s at first, and for 30 s after iteration 50. A result of an older version has only the sum."""
+    folder = write_run(tmp_path / "o", "cartpole", "jax_xla", 1, 100)
+    lines = []
+    for k in range(1, 101):
+        row = {"iteration": k, "global_step": k * 512, "wall_seconds": 10.0 + k + 30.0 * (k > 50), "sps": 512.0}
+        lines.append(json.dumps(row | {"episodes": 1, "episodic_return": 1.0}))
+    (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    result = json.loads((folder / "result.json").read_text()) | {"compile_seconds": 40.0}
+    for recorded in ({"recompile_seconds": {"50": 30.0}}, {}):
+        (folder / "result.json").write_text(json.dumps(result | recorded))
+        query = "select training_seconds from metrics order by iteration"
+        seconds = [row[0] for row in open_database([str(tmp_path / "o")]).connection.execute(query).fetchall()]
+        assert min(seconds) >= 0.0
+        assert seconds[50:] == [float(k) for k in range(51, 101)]
+        assert (seconds[:50] == [float(k) for k in range(1, 51)]) == bool(recorded)
+
+
 def test_losses_evaluations_and_info_are_drawn_where_runs_have_them(tmp_path: Path) -> None:
     for seed in (1, 2):
         folder = write_run(tmp_path / "runs", seed=seed, iterations=4)

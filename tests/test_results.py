@@ -17,7 +17,7 @@ import pytest
 
 from ppo_bench.common.errors import ConfigError, FailedRuns
 from ppo_bench.common.files import read_json, resolve_folders, write_json
-from ppo_bench.common.rows import FilePosition, Rows, check_rows
+from ppo_bench.common.rows import TAIL_BYTES, FilePosition, Rows, check_rows, last_rows
 from ppo_bench.runs.loop_state import LoopState
 from ppo_bench.runs.results import error_of, is_in_use, lock_run_folder, speeds
 
@@ -169,24 +169,36 @@ def test_rows_that_are_not_what_the_checkpoint_counts_are_an_error(tmp_path: Pat
     ("seconds", "at_once", "expected"),
     [
         # The median iteration takes 2 seconds, and three others 8, 1.6 and 4.
-        ((8.0, 1.6, 4.0, 0.1, 2.0), 1, (400.0, 6.0 + 2.0)),
+        ((8.0, 1.6, 4.0, 0.1, 2.0), 1, (400.0, [6.0 + 2.0])),
         # Blocks of two iterations took 9, 4.1 and 5.9 seconds: half of the median one is 2.95.
-        ((8.0, 1.0, 4.0, 0.1, 2.9, 3.0), 2, (1_600 / 5.9, 5.05 + 1.05)),
+        ((8.0, 1.0, 4.0, 0.1, 2.9, 3.0), 2, (1_600 / 5.9, [5.05 + 1.05])),
     ],
 )
 def test_the_steady_speed_is_that_of_the_median_iteration_or_block(
-    seconds: tuple[float, ...], at_once: int, expected: tuple[float, float], tmp_path: Path
+    seconds: tuple[float, ...], at_once: int, expected: tuple[float, list[float]], tmp_path: Path
 ) -> None:
     rows = [{"iteration": k, "global_step": 800 * k, "sps": 800 / s} for k, s in enumerate(seconds, 1)]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    np.testing.assert_allclose(speeds(tmp_path / "metrics.jsonl", at_once), expected)
+    steady, starting = speeds(tmp_path / "metrics.jsonl", at_once)
+    np.testing.assert_allclose(steady, expected[0])
+    np.testing.assert_allclose(starting, expected[1])
+
+
+def test_the_last_rows_are_as_many_as_asked_for_however_long_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    assert last_rows(path, 2) == []
+    path.write_text("".join(json.dumps({"a": k, "b": "-" * TAIL_BYTES}) + "\n" for k in range(5)) + '{"a"')
+    for count, expected in ((1, [4]), (3, [2, 3, 4]), (9, [0, 1, 2, 3, 4])):
+        assert [row["a"] for row in last_rows(path, count)] == expected
 
 
 def test_a_resumed_run_compiles_again(tmp_path: Path) -> None:
     seconds = [8.0, 2.0, 2.0, 2.0, 2.0, 2.0, 5.0, 2.0, 2.0, 3.0]  # the last is no start
     rows = [{"iteration": k, "global_step": 800 * k, "sps": 800 / s} for k, s in enumerate(seconds, 1)]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    np.testing.assert_allclose(speeds(tmp_path / "metrics.jsonl", 1, resumed_at=[6]), (400.0, 6.0 + 3.0))
+    for resumed_at, expected in (([6], [6.0, 3.0]), ([1, 6, 6], [6.0, 0.0, 0.0, 3.0])):
+        steady, starting = speeds(tmp_path / "metrics.jsonl", 1, resumed_at)
+        np.testing.assert_allclose([steady, *starting], [400.0, *expected])
 
 
 def test_a_lock_file_that_a_refused_run_has_removed_locks_nothing(

@@ -172,7 +172,7 @@ def test_torch_compile_keeps_what_it_compiles_where_it_is_told(tmp_path: Path, m
 WITHOUT_A_COMPILER = """
 import sys
 from ppo_bench.configuration.load import load_config
-from ppo_bench.runs.train import build_runner
+from ppo_bench.runs.distributed import build_runner
 
 config = load_config(["framework=torch_eager", "backend=gymnasium"])
 runner, *_ = build_runner(config, config.framework.runner)

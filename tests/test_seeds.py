@@ -75,7 +75,7 @@ def test_seeds_are_divided_among_devices_in_equal_parts(num_seeds: int, devices:
 DEVICES = """
 import sys
 from ppo_bench.configuration.load import load_config
-from ppo_bench.runs.train import build_runner
+from ppo_bench.runs.distributed import build_runner
 
 config = load_config(sys.argv[1:])
 runner, *_ = build_runner(config, lambda spec: config.framework.seeds_runner(spec, []))

@@ -8,6 +8,7 @@ import pytest
 
 from ppo_bench.__main__ import main
 from ppo_bench.commands.check import main as check
+from ppo_bench.commands.equivalence.__main__ import main as compare
 from ppo_bench.common.cli import exit_code
 from tests.broken import Fails
 from tests.refusals import assert_one_line, assert_untrained
@@ -94,3 +95,14 @@ def test_a_number_beyond_the_range_of_float32_is_named(
     words = ["backend=gymnasium", "env.id=tests.broken:Vast-v0", f"env.kwargs={{{kwargs}}}", *words]
     assert exit_code(main, [*words, "total_timesteps=4096", f"outputs={tmp_path}"]) == 1
     assert f"environment 0 gave {said}" in capfd.readouterr().err.splitlines()[-1]
+
+
+def test_an_environment_that_changes_the_current_folder_does_not_move_the_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = list[Path]()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ppo_bench.commands.equivalence.__main__._compare", lambda _: None)
+    monkeypatch.setattr("ppo_bench.commands.equivalence.__main__.report", lambda *_: folders.append(Path.cwd()))
+    compare(["env.id=tests.broken:Moves-v0", "total_timesteps=512", "frameworks=[torch_eager,jax_xla]"])
+    assert folders == [tmp_path]

@@ -11,7 +11,7 @@ import pytest
 from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners import frameworks, torch
-from ppo_bench.runs.train import build_runner
+from ppo_bench.runs.distributed import build_runner
 from ppo_bench.tuning import jax_convolutions
 from ppo_bench.tuning.thread_affinity import FollowerThreads
 

@@ -42,7 +42,7 @@ def training(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
     words = ["seed=2", *GYM, "total_timesteps=1_000_100", f"outputs={tmp_path}"]
     folder = load_config(words).run_folder
     with started(*words) as process:
-        wait_until(process, lambda: len(last_rows(folder / "episodes.jsonl")) >= 100)
+        wait_until(process, lambda: len(last_rows(folder / "episodes.jsonl", 100)) >= 100)
         yield process, folder
 
 

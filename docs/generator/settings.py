@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from omegaconf import OmegaConf
 
 from ppo_bench.common.paths import CONF
-from ppo_bench.configuration.compose import env_ids
 
 BACKENDS = ("gymnasium", "envpool", "envpool_xla", "device", "pettingzoo")
 GROUPS = {
@@ -153,6 +154,19 @@ def _experiments() -> str:
         shown = f"[`{name}`](presets/{path.stem}.md)" if name.startswith("cleanrl/") else f"`{name}`"
         lines.append(f"| {shown} | {_escaped(explained(path).about)} |")
     return "\n".join(lines)
+
+
+def env_ids() -> list[tuple[str, str, str]]:
+    """Each environment's id on each backend that its file in conf/env lists: the names of env and backend, the id."""
+    files = {path.stem: _load_env_file(path.stem) for path in sorted((CONF / "env").glob("*.yaml"))}
+    return [(env, backend, env_id) for env, file in files.items() for backend, env_id in file.env.ids.items()]
+
+
+def _load_env_file(name: str) -> Any:
+    """A file under conf/env merged with the files that it builds on."""
+    file: Any = OmegaConf.load(CONF / "env" / f"{name}.yaml")
+    bases = [_load_env_file(base) for base in file.get("defaults", []) if isinstance(base, str) and base != "_self_"]
+    return OmegaConf.merge(*bases, file)
 
 
 def environments_page() -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.common.flattened import FlattenedBox
-from ppo_bench.configuration.compose import of_hydra, search_path
+from ppo_bench.configuration.compose import refuse_of_hydra
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import PolicyInput
@@ -46,13 +46,15 @@ def train(overrides: Sequence[str] = (), on_iteration: Listener | None = None) -
     started_at = time.perf_counter()
     if isinstance(overrides, str) or any(not isinstance(word, str) or word.startswith("-") for word in overrides):
         raise ConfigError(f"overrides={overrides!r}: a list of key=value is expected, as in ['env=cartpole', 'seed=2']")
-    if unused := [word for word in of_hydra(overrides) if not search_path([word])]:
-        raise ConfigError(f"{unused[0]}: Hydra's own keys are for python -m ppo_bench; leave it out")
+    refuse_of_hydra(overrides, "for python -m ppo_bench; leave it out")
     config = load_config(list(overrides))
     config.require()
     from ppo_bench.runs.train import train as train_runs
 
-    return train_runs(config, started_at, on_iteration)
+    started_in = Path.cwd()
+    folders = train_runs(config, started_at, on_iteration)
+    changed = Path.cwd() != started_in  # by an environment
+    return [started_in / folder for folder in folders] if changed else folders
 
 
 def load(

@@ -12,6 +12,7 @@ import csv
 import json
 import sys
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 from ppo_bench.commands.report.database import open_database
@@ -54,7 +55,8 @@ def _print(form: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> No
         writer.writerows(rows)
     elif form == "json":
         for row in rows:
-            print(json.dumps(jsonable(dict(zip(names, row, strict=True))), default=str))
+            values = jsonable(dict(zip(names, row, strict=True)))
+            print(json.dumps(values, default=lambda value: float(value) if isinstance(value, Decimal) else str(value)))
     else:
         cells = [list(names), *([_cell(value) for value in row] for row in rows)]
         numeric = {k for k in range(len(names)) if all(isinstance(row[k], int | float | None) for row in rows)}

@@ -1,4 +1,4 @@
-"""The path of the configuration folder, and paths in messages."""
+"""The path of the configuration folder, the frameworks in it, and paths in messages."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ _PACKAGE = Path(__file__).parent.parent
 
 CONF = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent / "conf"
 """Folder of the YAML files: inside the package in a wheel, next to it in a clone."""
+FRAMEWORKS = sorted(path.stem for path in (CONF / "framework").glob("*.yaml"))
+"""Choices of the group `framework`."""
 
 
 def with_relative_paths(text: str) -> str:

@@ -16,7 +16,7 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import name_in_errors
 
 TAIL_BYTES = 65_536
-"""Number of bytes at the end of a file that `last_rows` reads."""
+"""Number of bytes at the end of a file that `last_rows` reads first."""
 
 
 class FilePosition(NamedTuple):
@@ -97,15 +97,20 @@ def read_rows(path: Path) -> list[Any]:
     return _rows(path, path.read_bytes().split(b"\n")[:-1]) if path.exists() else []
 
 
-def last_rows(path: Path) -> list[dict[str, Any]]:
-    """The last complete rows of a file, from its last `TAIL_BYTES`. Raises `ConfigError` if they are damaged."""
+def last_rows(path: Path, count: int) -> list[dict[str, Any]]:
+    """The last `count` complete rows of a file, or all if there are fewer. Raises `ConfigError` if they are damaged."""
     if not path.exists():
         return []
+    lines: list[bytes] = []
     with open(path, "rb") as file:
-        start = max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES)
-        file.seek(start)
-        lines = file.read().split(b"\n")[1 if start else 0 : -1]  # the first and the last line may be incomplete
-    return _rows(path, lines)
+        start = size = file.seek(0, os.SEEK_END)
+        length = TAIL_BYTES
+        while start and len(lines) < count:
+            start, length = max(0, size - length), 2 * length
+            file.seek(start)
+            # The first and the last line may be incomplete.
+            lines = file.read(size - start).split(b"\n")[1 if start else 0 : -1]
+    return _rows(path, lines[-count:])
 
 
 def _rows(path: Path, lines: Sequence[bytes]) -> list[Any]:

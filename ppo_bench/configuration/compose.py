@@ -74,7 +74,9 @@ def config_error(error: BaseException, words: Sequence[str] = ()) -> ConfigError
     if isinstance(error, MissingConfigException):
         name, first_line = error.missing_cfg_file or "", str(error).splitlines()[0]
         group, _, choice = name.rpartition("/")
-        said = _unknown(name, choice, error.options) if error.options else first_line
+        nested = {path.relative_to(CONF / group).with_suffix("").as_posix() for path in (CONF / group).rglob("*.yaml")}
+        options = sorted(nested | {each for each in error.options or () if not (CONF / group / each).is_dir()})
+        said = _unknown(name, choice, options) if error.options else first_line
         may_be_id = group == "env" and not nearest(choice, error.options or ())
         return ConfigError(f"{said}; for an id of the backend: env.id={choice}" if may_be_id else said)
     if isinstance(error, OSError) and not isinstance(error, HydraException):
@@ -130,18 +132,12 @@ def search_path(overrides: Sequence[str]) -> list[str]:
 
 
 def of_hydra(overrides: Sequence[str]) -> list[str]:
-    """The overrides of Hydra's own keys and groups, with its search path."""
+    """The overrides of Hydra's own keys and groups."""
     return [word for word in overrides if key_of(word).startswith(("hydra.", "hydra/"))]
 
 
-def env_ids() -> list[tuple[str, str, str]]:
-    """Each environment's id on each backend that its file in conf/env lists: the names of env and backend, the id."""
-    files = {path.stem: _load_env_file(path.stem) for path in sorted((CONF / "env").glob("*.yaml"))}
-    return [(env, backend, env_id) for env, file in files.items() for backend, env_id in file.env.ids.items()]
-
-
-def _load_env_file(name: str) -> Any:
-    """A file under conf/env merged with the files that it builds on."""
-    file: Any = OmegaConf.load(CONF / "env" / f"{name}.yaml")
-    bases = [_load_env_file(base) for base in file.get("defaults", []) if isinstance(base, str) and base != "_self_"]
-    return OmegaConf.merge(*bases, file)
+def refuse_of_hydra(overrides: Sequence[str], advice: str) -> None:
+    """Raise `ConfigError` with `advice` for an override of Hydra's own keys and groups, except its search path."""
+    for word in of_hydra(overrides):
+        if not search_path([word]):
+            raise ConfigError(f"{word}: Hydra's own keys are {advice}")

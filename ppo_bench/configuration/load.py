@@ -29,7 +29,6 @@ from ppo_bench.configuration.compose import (
     compose_with_hydra,
     config_error,
     key_of,
-    search_path,
     without_hydra,
 )
 from ppo_bench.configuration.config import Config
@@ -56,12 +55,12 @@ def composed_config(job: DictConfig, hydra: Any) -> Config:
     """
     overrides: Any = OmegaConf.to_container(hydra.overrides.task)  # without their interpolations
     given = {key_of(word) for word in overrides}
-    if swept := [key for key in hydra.sweeper.get("params") or () if key not in given]:
+    if swept := [key for key in map(key_of, hydra.sweeper.get("params") or ()) if key not in given]:
         keys = ", ".join(swept)
         raise ConfigError(f"this experiment is a sweep over {keys}: run it by -m, or give them one value each")
-    found: Any = search_path(list(hydra.overrides.hydra))
-    if folder := source_path(hydra, "command-line"):
-        found = [f"hydra.searchpath=[{quote(f'file://{folder}')}]"]
+    folder = source_path(hydra, "command-line")
+    paths = [*([f"file://{folder}"] if folder else []), *hydra.searchpath]
+    found = [f"hydra.searchpath=[{','.join(map(quote, paths))}]"] if paths else []
     cls: Any = OmegaConf.get_type(job)
     config = _checked(values_of(job), cls, (*found, *overrides))
     if hydra.job.chdir:  # relative paths are those of the folder that the command was given in
@@ -96,6 +95,8 @@ def job_config(job: DictConfig) -> Config:
         return config
     if config.trains_several:
         raise ConfigError(f"hydra.run.dir={folder}: num_seeds and grid train several runs; leave it out")
+    if config.root.rerun:
+        raise ConfigError(f"hydra.run.dir={folder}: rerun=true chooses a new folder itself; leave out one of the two")
     run = Path(folder)
     if (run / "run.json").exists():
         there = read_json(run / "run.json")

@@ -20,7 +20,7 @@ from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.make import make_env
 from ppo_bench.mathematics.arrays import Arrays
-from ppo_bench.mathematics.shards import ProcessGroup, Shard, concatenate_shards, slice_shard
+from ppo_bench.mathematics.shards import SINGLE_SHARD, ProcessGroup, Shard, concatenate_shards, slice_shard
 from ppo_bench.runners.array_specs import array_specs
 from ppo_bench.runners.base import Episode, Metrics, Runner, TrainingSpec
 from ppo_bench.tuning.cores import available_cores, cpu_affinity, shard_of_cores
@@ -44,7 +44,7 @@ def detect_lost_rank() -> Iterator[None]:
 class DistributedRunner:
     """The runner of a rank. All ranks call its methods in the same order; what they return is that of all ranks."""
 
-    def __init__(self, config: Config, wrap: EnvWrapper | None = None, ppo: Any = None) -> None:
+    def __init__(self, config: Config, wrap: EnvWrapper | None = None) -> None:
         """Join the other ranks, and make this one's part of the environments and its runner."""
         rank_info = read_rank_info()
         assert rank_info is not None
@@ -62,7 +62,7 @@ class DistributedRunner:
             made = make_env(config.backend, task)
             stack.callback(made.close)
             self.env = wrap(made, shard) if wrap else made
-            spec = replace(config.training_spec(self.env), ppo=ppo or config.ppo)
+            spec = config.training_spec(self.env)
             self.spec: TrainingSpec = replace(
                 spec, shard=shard, process_group=self.process_group, local_shard=local_shard
             )
@@ -118,6 +118,25 @@ class DistributedRunner:
         # If this rank alone fails, the others must not fail before it has said why.
         if error is None or isinstance(error, RunInterrupted | FailedRuns):
             self.process_group.close()
+
+
+def build_runner(config: Config, make_runner: Any, wrap: EnvWrapper | None = None) -> tuple[Any, Any]:
+    """The runner of this process, which trains alone or is a rank, and its environments, wrapped by `wrap`.
+
+    `make_runner` makes the runner of a process that trains alone from its `TrainingSpec`. Raises `ConfigError` if the
+    environment or the device is not available.
+    """
+    if config.processes > 1:
+        runner = DistributedRunner(config, wrap)
+        return runner, runner.env
+    config.framework.configure_process(len(config.of_each_run()), config.tuning, config.devices_here)
+    env = make_env(config.backend, config.task)
+    try:
+        env = wrap(env, SINGLE_SHARD) if wrap else env
+        return make_runner(config.training_spec(env)), env
+    except BaseException:
+        env.close()
+        raise
 
 
 def all_gather_object(process_group: ProcessGroup | None, value: Any) -> list[Any]:

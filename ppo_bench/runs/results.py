@@ -16,6 +16,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -173,7 +174,7 @@ def progress_of(folder: Path) -> Progress:
         return Progress(steps, steps, number_or_none(result["mean_sps"]))
     config = read_json(folder / "run.json")["config"]
     batch = config["ppo"]["num_envs"] * config["ppo"]["num_steps"]
-    last: dict[str, Any] = next(reversed(last_rows(folder / "metrics.jsonl")), {})
+    last: dict[str, Any] = next(iter(last_rows(folder / "metrics.jsonl", 1)), {})
     total = config["total_timesteps"] // batch * batch
     return Progress(int(last.get("global_step", 0)), total, number_or_none(last.get("sps")))
 
@@ -190,17 +191,16 @@ def mean(values: Sequence[float]) -> float | None:
 
 def recent_return(folder: Path) -> float | None:
     """Mean return of the last 100 episodes of the run in `folder` so far; None if none has ended."""
-    return mean([row["return"] for row in last_rows(folder / "episodes.jsonl")][-RECENT_EPISODES:])
+    return mean([row["return"] for row in last_rows(folder / "episodes.jsonl", RECENT_EPISODES)])
 
 
-def speeds(metrics: Path, iterations_per_call: int, resumed_at: Sequence[int] = ()) -> tuple[float, float]:
-    """Steady speed and start-up time of a run, from the rows of `metrics`.
+def speeds(metrics: Path, iterations_per_call: int, resumed_at: Sequence[int] = ()) -> tuple[float, list[float]]:
+    """Steady speed of a run, and its start-up times: at first and after each row of `resumed_at`; from `metrics`.
 
     The steady speed is in environment steps per second: that of the median iteration, or of the median block of
     `iterations_per_call` iterations, because the rows of a block arrive together. Where the first block has more than
-    three iterations, its first three are left out. The start-up time is in seconds: how much longer the first three
-    iterations took than median ones, and the first three after each row of `resumed_at`. It is compilation where a
-    framework compiles.
+    three iterations, its first three are left out. A start-up time is in seconds: how much longer the first three
+    iterations after the start took than median ones. It is compilation where a framework compiles.
     """
     rows = read_rows(metrics)
     steps = rows[0]["global_step"] / rows[0]["iteration"]  # of one iteration
@@ -208,8 +208,9 @@ def speeds(metrics: Path, iterations_per_call: int, resumed_at: Sequence[int] = 
     blocks = [seconds[k : k + iterations_per_call] for k in range(0, len(seconds), iterations_per_call)]
     blocks[0] = blocks[0][COMPILING_ITERATIONS:] or blocks[0]
     steady = median(steps * len(block) / sum(block) for block in blocks)
-    firsts = {start + k for start in (0, *resumed_at) for k in range(COMPILING_ITERATIONS)}
-    return steady, sum(max(0.0, each - steps / steady) for k, each in enumerate(seconds) if k in firsts)
+    longer = [max(0.0, each - steps / steady) for each in seconds]
+    starts = pairwise((0, *resumed_at, len(longer)))
+    return steady, [sum(longer[start : min(start + COMPILING_ITERATIONS, end)]) for start, end in starts]
 
 
 def final_return(folders: Sequence[Path]) -> float | None:

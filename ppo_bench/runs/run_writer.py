@@ -208,8 +208,9 @@ def _result(config: Config, loop: LoopState, folder: Path, setup_seconds: float)
     """The summary of a finished run."""
     first = loop.loaded_steps // config.ppo.batch_size  # the iterations of another run have no rows
     resumed = [iteration - first for iteration in loop.resumed_at]
-    steady_sps, compile_seconds = speeds(folder / "metrics.jsonl", config.framework.iterations_per_call, resumed)
-    own_steps, compiles = loop.global_step - loop.loaded_steps, config.framework.compiles
+    steady_sps, starting = speeds(folder / "metrics.jsonl", config.framework.iterations_per_call, resumed)
+    compiling = starting if config.framework.compiles else []
+    own_steps = loop.global_step - loop.loaded_steps
     return {
         "schema_version": SCHEMA_VERSION,
         "status": "complete",
@@ -233,9 +234,11 @@ def _result(config: Config, loop: LoopState, folder: Path, setup_seconds: float)
         "resumes": loop.resumes,
         "wall_seconds": loop.wall_seconds,
         "setup_seconds": setup_seconds,
-        "compile_seconds": compile_seconds if compiles else None,
+        "compile_seconds": sum(compiling) if compiling else None,
+        # Part of `compile_seconds` by the iteration after which the run was resumed.
+        "recompile_seconds": dict(zip(loop.resumed_at, compiling[1:], strict=False)),
         "steady_sps": steady_sps,
-        "mean_sps": own_steps / (loop.wall_seconds - (compile_seconds if compiles else 0.0)),
+        "mean_sps": own_steps / (loop.wall_seconds - sum(compiling)),
         "load_average": os.getloadavg()[0],  # over the last minute, including other programs
         "peak_memory_bytes": peak_memory_bytes(),
     }

@@ -8,44 +8,24 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from ppo_bench.common.errors import ConfigError, FailedRuns, RunError, RunInterrupted
 from ppo_bench.common.files import is_complete, read_json
 from ppo_bench.common.progress import print_status
 from ppo_bench.common.rank_info import read_rank_info
 from ppo_bench.configuration.config import Config
-from ppo_bench.envs.base import GraphEnv, VectorEnv
-from ppo_bench.envs.make import make_env
 from ppo_bench.mathematics.shards import ProcessGroup
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.seeds import OneSeed
 from ppo_bench.runs.advice import advice
 from ppo_bench.runs.callbacks import Callbacks, Listener
-from ppo_bench.runs.distributed import DistributedRunner, all_gather_object, require_world_size
+from ppo_bench.runs.distributed import DistributedRunner, all_gather_object, build_runner, require_world_size
 from ppo_bench.runs.loop import describe_newest_checkpoint, run_iterations
 from ppo_bench.runs.provenance import provenance
 from ppo_bench.runs.results import ERROR_FILE, error_of, lock_run_folder
 from ppo_bench.runs.resume import SeedRun, StartingPoint, next_group, starting_point_of
 from ppo_bench.runs.run_writer import RunWriter, warn_of_differences
-from ppo_bench.runs.trackers.tracking import Trackers
-
-
-def build_runner(config: Config, make_runner: Any) -> tuple[Any, list[str], VectorEnv | GraphEnv]:
-    """The runner, warnings to print when a training starts, not when it resumes, and the environments.
-
-    Raises `ConfigError` if the environment or the device is not available.
-    """
-    if config.processes > 1:
-        shares = DistributedRunner(config)
-        return shares, list(advice(config, shares.env)), shares.env
-    config.framework.configure_process(len(config.of_each_run()), config.tuning, config.devices_here)
-    env = make_env(config.backend, config.task)
-    try:
-        return make_runner(config.training_spec(env)), list(advice(config, env)), env
-    except BaseException:
-        env.close()
-        raise
+from ppo_bench.runs.trackers.tracking import Trackers, lacks_result
 
 
 def train(config: Config, started_at: float, on_iteration: Listener | None = None) -> list[Path]:
@@ -112,7 +92,7 @@ def _report(config: Config, finished: Sequence[SeedRun]) -> None:
             warn_of_differences(run.folder, now)
         except ConfigError as error:  # it is complete all the same
             print_status(f"warning: {error}")
-        new = {name: each for name, each in config.trackers.items() if not (run.folder / name).exists()}
+        new = {name: each for name, each in config.trackers.items() if lacks_result(run.folder, name)}
         Trackers(new, run.folder).finish()
 
 
@@ -153,11 +133,9 @@ def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float, on_i
     process_group: ProcessGroup | None = None
     if config.trains_several:
         grid_values = [run.config.grid_values for run in runs]
-        runner, warnings, env = build_runner(
-            config, functools.partial(config.framework.seeds_runner, grid_values=grid_values)
-        )
+        runner, env = build_runner(config, functools.partial(config.framework.seeds_runner, grid_values=grid_values))
     else:
-        built, warnings, env = build_runner(config, config.framework.runner)
+        built, env = build_runner(config, config.framework.runner)
         runner = OneSeed(built)
         process_group = built.process_group if isinstance(built, DistributedRunner) else None
     callbacks = Callbacks([run.config for run in runs], on_iteration, process_group)
@@ -177,7 +155,7 @@ def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float, on_i
                     run_iterations(config, runner, state, starting_point.loops[0].iteration, [], callbacks)
                 return False
             starting_point.remove_newer_checkpoints(runs)
-            for line in () if starting_point.resumes else warnings:
+            for line in () if starting_point.resumes else advice(config, env):
                 print_status(line)
             made_by = provenance(config.configured_objects) | {"execution": dict(runner.execution)}
             actions = config.network_for(env).actions

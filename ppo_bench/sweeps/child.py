@@ -15,6 +15,8 @@ from typing import IO, NamedTuple
 from ppo_bench.common.errors import reason
 from ppo_bench.common.stopping import STOP_SIGNALS
 
+OF_A_JOB = ("hydra.mode=RUN", "hydra.run.dir=${run_dir:}")
+"""Overrides of every job, since an experiment's file may set these keys: a job is one run, in its usual folder."""
 LINES_KEPT = 200
 """Number of last lines of a training's stderr that are kept, to find the reason of a failure."""
 
@@ -30,14 +32,15 @@ def train_in_process(
     words: Sequence[str],
     stop_requests: list[int],
     environment: Mapping[str, str] | None = None,
+    folder: str | None = None,
 ) -> Failure | None:
-    """Run `python -m ppo_bench <words>`; returns None if it succeeded.
+    """Run `python -m ppo_bench <words>` in `folder`, the current one by default; returns None if it succeeded.
 
     Its output goes to this process's output. If this process gets one of `STOP_SIGNALS`, the signal is appended to
     `stop_requests`, and the training is asked to stop and waited for. SIGUSR1 and SIGUSR2 stay with a launcher that
     handles them.
     """
-    command = [sys.executable, "-m", "ppo_bench", *words]
+    command = [sys.executable, "-m", "ppo_bench", *words, *OF_A_JOB]
     lines: deque[str] = deque(maxlen=LINES_KEPT)
     child: subprocess.Popen[bytes] | None = None
 
@@ -50,10 +53,11 @@ def train_in_process(
             with suppress(OSError):  # nobody may read stderr any more
                 os.write(2, b"ppo_bench: the sweep stops after the iteration in progress\n")
 
-    numbers = {signal.SIGINT, signal.SIGTERM, *(n for n in STOP_SIGNALS if signal.getsignal(n) == signal.SIG_DFL)}
+    unhandled = (signal.SIG_DFL, signal.default_int_handler)
+    numbers = {signal.SIGINT, signal.SIGTERM, *(n for n in STOP_SIGNALS if signal.getsignal(n) in unhandled)}
     before = {number: signal.signal(number, note) for number in numbers}
     try:
-        child = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
+        child = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE)
         assert child.stderr
         reader = threading.Thread(target=_pass_on, args=(child.stderr, lines), daemon=True)
         reader.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import chdir
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -59,6 +60,8 @@ def check_jobs(multirun: DictConfig) -> None:
     `multirun` is the configuration that Hydra has composed for it.
     """
     hydra, configs = multirun.hydra, []
+    if (size := hydra.sweeper.get("max_batch_size")) is not None and size < 1:
+        raise ConfigError(f"hydra.sweeper.max_batch_size={size}: must be at least 1")
     words: Any = OmegaConf.to_container(hydra.overrides.task)  # interpolations are those of each job
     searching = not hydra.sweeper._target_.endswith(".BasicSweeper")
     with config_loader() as loader:
@@ -80,9 +83,10 @@ def check_environments(configs: Iterable[Config]) -> None:
     }
     try:
         for config in different.values():
-            env = make_env(config.backend, config.task.with_num_envs(1))
-            env.close()
-            config.training_spec(env)
+            with chdir("."):  # an environment may change the current folder
+                env = make_env(config.backend, config.task.with_num_envs(1))
+                env.close()
+                config.training_spec(env)
     finally:  # physics and graphics libraries may have set environment variables, which the runs must not inherit
         os.environ.clear()
         os.environ.update(before)

@@ -15,18 +15,19 @@ from typing import Any, NamedTuple
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
+from ppo_bench.common.cli import EXIT_CODES
 from ppo_bench.common.errors import ConfigError, one_line
 from ppo_bench.common.files import are_complete, first_unfinished, write_json
 from ppo_bench.common.progress import print_status
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import job_config, source_path
 from ppo_bench.runs.results import final_return, is_in_use
-from ppo_bench.sweeps.child import train_in_process
+from ppo_bench.sweeps.child import Failure, train_in_process
 from ppo_bench.sweeps.slurm.commands import requeue
 
 OUTCOME = "outcome.json"
 """Name of the file with a job's outcome, in the job's folder."""
-FORWARDED = ("hydra.searchpath", "hydra.job.chdir", "hydra.verbose", "hydra.callbacks")
+FORWARDED = ("hydra.searchpath", "hydra.job.chdir", "hydra.verbose", "hydra.callbacks", "hydra.output_subdir")
 """Keys of Hydra's that the process of a job is given, too."""
 POLL_SECONDS = 0.3
 
@@ -69,22 +70,26 @@ def format_return(final_return_mean: float | None) -> str:
 
 def _train(config: Config, overrides: list[str]) -> Outcome:
     """Train the runs of a job, unless they are complete."""
-    folders, state = config.folders, "done"
-    for folder in folders:
-        if is_in_use(folder):
-            print_status(f"waiting for {folder}, which is being trained by another process")
-        while is_in_use(folder):  # perhaps for a sweep that was killed
-            time.sleep(POLL_SECONDS)
-    if are_complete(folders):
-        state = "skipped"
-        print(folders[0], flush=True)
-    elif (failure := _run_process(overrides)) and not are_complete(folders):  # some end badly with their result there
-        return Outcome("failed", overrides, str(first_unfinished(folders)), None, failure)
-    return Outcome(state, overrides, str(folders[0]), final_return(folders))
+    folders = config.folders
+    while True:
+        for folder in folders:
+            if is_in_use(folder):
+                print_status(f"waiting for {folder}, which is being trained by another process")
+            while is_in_use(folder):  # perhaps for a sweep that was killed
+                time.sleep(POLL_SECONDS)
+        if are_complete(folders):
+            print(*folders, sep="\n", flush=True)
+            return Outcome("skipped", overrides, str(folders[0]), final_return(folders))
+        failure = _run_process(overrides)
+        if not failure or are_complete(folders):  # some end badly with their result there
+            return Outcome("done", overrides, str(folders[0]), final_return(folders))
+        # Another process may have taken the folder while this one made its environments.
+        if failure.code != EXIT_CODES[ConfigError] or not any(map(is_in_use, folders)):
+            return Outcome("failed", overrides, str(first_unfinished(folders)), None, failure.reason)
 
 
-def _run_process(overrides: Sequence[str]) -> str | None:
-    """Train in a process; returns the reason of a failure, or None."""
+def _run_process(overrides: Sequence[str]) -> Failure | None:
+    """Train in a process, started in the folder of the command; returns its failure, or None."""
     hydra: Any = HydraConfig.get()
     given: Any = OmegaConf.to_container(hydra.overrides.hydra)
     own = [word for word in given if word.lstrip("+~").startswith(FORWARDED)]
@@ -92,9 +97,10 @@ def _run_process(overrides: Sequence[str]) -> str | None:
     main, folder = (source_path(hydra, provider) for provider in ("main", "command-line"))
     options = ["--config-name", hydra.job.config_name, *(["--config-path", main] if main else [])]
     options += ["--config-dir", folder] if folder else []
-    failure = train_in_process([*options, *own, *overrides], stop_requests, os.environ | {"HYDRA_FULL_ERROR": "0"})
+    words, environment = [*options, *own, *overrides], os.environ | {"HYDRA_FULL_ERROR": "0"}
+    failure = train_in_process(words, stop_requests, environment, hydra.runtime.cwd)
     if stop_requests and os.environ.get("SUBMITIT_EXECUTOR") == "slurm":
         requeue()
     if stop_requests:
         raise KeyboardInterrupt
-    return failure.reason if failure else None
+    return failure

@@ -68,7 +68,7 @@ def _trace(programs: Sequence[tuple[list[str], Config]]) -> None:
     for (_, config), name in zip(programs, names, strict=True):
         what = "-".join(filter(None, (config.backend.name, config.framework.name, name)))
         path = bench_file(config, what, ".trace.json.gz")
-        with Program(trace, config, path) as program:
+        with Program(trace, config, path.absolute()) as program:
             program.turn()
         counted = launches(path).in_words(config.ppo.num_steps * config.framework.iterations_per_call)
         print(f"{config.framework.name} on {config.backend.name}: {counted}")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import chdir, closing
 from dataclasses import dataclass, field
 
 from hydra.core.config_store import ConfigStore
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.paths import CONF
+from ppo_bench.common.paths import FRAMEWORKS
 from ppo_bench.common.progress import print_status
 from ppo_bench.common.values import AT_LEAST_1
 from ppo_bench.configuration.config import Config
@@ -60,7 +60,7 @@ def load(job: list[str]) -> Config:
 
 def network_of(config: Config) -> NetworkSpec:
     """The network of a configuration. It makes the environments to read their spaces, and closes them."""
-    with closing(make_env(config.backend, config.task)) as env:
+    with chdir("."), closing(make_env(config.backend, config.task)) as env:  # which may change the current folder
         return config.network_for(env)
 
 
@@ -71,11 +71,10 @@ def runnable(overrides: list[str]) -> list[tuple[list[str], Config]]:
     is left, or if the left-out one is all that the user asked for.
     """
     chosen = {word.partition("=")[0] for word in overrides}
-    frameworks = sorted((path.stem for path in (CONF / "framework").glob("*.yaml")), reverse=True)
     jobs, found = expand(overrides), []
     for job in jobs:
         for backend in [[]] if "backend" in chosen else _backends(job):
-            for framework in [[]] if "framework" in chosen else [[f"framework={name}"] for name in frameworks]:
+            for framework in [[]] if "framework" in chosen else [[f"framework={name}"] for name in FRAMEWORKS[::-1]]:
                 words = [*job, *backend, *framework]
                 config = load(words)
                 if not config.steps_envs and not chosen >= CHOICES:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 import tempfile
 import time
 from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,10 +15,10 @@ import numpy as np
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import EnvStep, GraphEnv, VectorEnv
 from ppo_bench.envs.host import VectorEnvWrapper
-from ppo_bench.envs.make import make_env
 from ppo_bench.mathematics.precision import PRECISIONS
+from ppo_bench.mathematics.shards import Shard
 from ppo_bench.runners.base import Runner
-from ppo_bench.runs.distributed import DistributedRunner
+from ppo_bench.runs.distributed import build_runner
 from ppo_bench.tuning.machine import peak_memory_bytes
 
 WARM_UP_ITERATIONS = 2
@@ -56,6 +56,10 @@ class TimedEnv(VectorEnvWrapper):
         return step
 
 
+def _timed(env: VectorEnv | GraphEnv, _: Shard) -> Any:
+    return env if isinstance(env, GraphEnv) else TimedEnv(env)
+
+
 class Training:
     """A runner whose iterations are timed."""
 
@@ -65,18 +69,10 @@ class Training:
     """The environments, unless they are on the device or several processes step them."""
 
     def __init__(self, config: Config, update_epochs: int) -> None:
-        hp = dataclasses.replace(config.ppo, update_epochs=update_epochs)
+        config = replace(config, ppo=replace(config.ppo, update_epochs=update_epochs))
         self._at_once = config.framework.iterations_per_call
-        self.timed = None
-        if config.processes > 1:
-            self.runner = DistributedRunner(config, ppo=hp)
-        else:
-            config.framework.configure_process(tuning=config.tuning, devices=config.devices_here)
-            env = make_env(config.backend, config.task)
-            if not isinstance(env, GraphEnv):
-                env = self.timed = TimedEnv(env)
-            spec = dataclasses.replace(config.training_spec(env), ppo=hp)
-            self.runner = config.framework.runner(spec)
+        self.runner, env = build_runner(config, config.framework.runner, _timed if config.processes == 1 else None)
+        self.timed = env if isinstance(env, TimedEnv) else None
         self.state = self.runner.init(config.root.seed)
 
     def iteration(self) -> tuple[float, float, float]:
@@ -122,11 +118,14 @@ def _gpu_memory_bytes(config: Config) -> int | None:
 
 
 def trace(config: Config, path: Path) -> Generator[Any, None, None]:
-    """Yield what the start took; then write the trace of an iteration to `path`, a `.json.gz`, and yield that."""
+    """Yield what the start took; then write rank 0's trace of an iteration to `path`, a `.json.gz`, and yield that."""
     training, start_up = start_training(config)
     yield start_up
-    by_torch = config.framework.name.startswith("torch")
-    (_trace_torch if by_torch else _trace_jax)(training, path)
+    if config.rank > 0:
+        training.iteration()
+    else:
+        by_torch = config.framework.name.startswith("torch")
+        (_trace_torch if by_torch else _trace_jax)(training, path)
     yield path
 
 

@@ -22,7 +22,11 @@ class Program(RankWorkers):
         """
         name = f"{config.framework.name} on {config.backend.name}"
         super().__init__(name, config.processes, measure, config, *arguments)
-        starts: list[StartUp] = self.receive()
+        try:
+            starts: list[StartUp] = self.receive()
+        except BaseException:  # such as Ctrl-C; Python would wait for the processes at its own end
+            self.__exit__()
+            raise
         self.start = starts[0]._replace(peak_memory_bytes=sum(start.peak_memory_bytes for start in starts))
 
     def turn(self) -> Any:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import closing
+from contextlib import chdir, closing
 from typing import Any
 
 from ppo_bench.algorithms.ppo import metrics_of
@@ -49,12 +49,14 @@ def main(arguments: list[str]) -> int:
         raise ConfigError(
             f"frameworks=[{','.join(configs)}]: at least two are to be compared, or one in several variants={{...}}"
         )
-    with closing(make_env(config.backend, config.task)) as env:  # raises with one line if it is not available
-        if isinstance(env, GraphEnv) and (env.same_step or not env.is_program_cacheable):
-            raise ConfigError(
-                f"backend={config.backend.name}: its environments cannot be recorded; use another, such as envpool"
-            )
-    return report(config, _compare(configs))
+    with chdir("."):  # an environment may change the current folder
+        with closing(make_env(config.backend, config.task)) as env:  # raises with one line if it is not available
+            if isinstance(env, GraphEnv) and (env.same_step or not env.is_program_cacheable):
+                raise ConfigError(
+                    f"backend={config.backend.name}: its environments cannot be recorded; use another, such as envpool"
+                )
+        comparison = _compare(configs)
+    return report(config, comparison)
 
 
 def _swept(key: str, values: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.paths import CONF
+from ppo_bench.common.paths import FRAMEWORKS
 from ppo_bench.common.progress import print_status
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
@@ -74,7 +74,7 @@ def configs_by_framework(
 def _installed_frameworks(require: Callable[[str], None]) -> list[str]:
     """The frameworks for which `require` raises no `ConfigError`, the leader first."""
     names = []
-    for name in sorted((path.stem for path in (CONF / "framework").glob("*.yaml")), key=lambda n: (n != LEADER, n)):
+    for name in sorted(FRAMEWORKS, key=lambda name: name != LEADER):
         try:
             require(name)
             names.append(name)

@@ -18,9 +18,9 @@ from ppo_bench.envs.replay import RecordingEnv, ReplayEnv, concatenate_steps
 from ppo_bench.mathematics.arrays import load_arrays
 from ppo_bench.mathematics.shards import SINGLE_SHARD, Shard
 from ppo_bench.runners.array_specs import env_array_specs, normalization_array_specs
-from ppo_bench.runners.base import Runner, TrainingSpec
+from ppo_bench.runners.base import TrainingSpec
 from ppo_bench.runners.host_envs import HostEnvs
-from ppo_bench.runs.distributed import DistributedRunner, EnvWrapper
+from ppo_bench.runs.distributed import build_runner
 
 
 class FrameworkProcess(RankWorkers):
@@ -70,20 +70,10 @@ def _replayed(env: VectorEnv | GraphEnv, shard: Shard) -> ReplayEnv:
     return ReplayEnv(made, shard)
 
 
-def _built(config: Config, wrap: EnvWrapper) -> tuple[Runner[Any], Any]:
-    """A runner and its environments, wrapped by `wrap`."""
-    if config.processes > 1:
-        runner = DistributedRunner(config, wrap)
-        return runner, runner.env
-    config.framework.configure_process(tuning=config.tuning, devices=config.devices_here)
-    env = wrap(make_env(config.backend, config.task), SINGLE_SHARD)
-    return config.framework.runner(config.training_spec(env)), env
-
-
 def _serve(config: Config, follows: bool) -> Generator[IterationOutcome | None, Any, None]:
     """Run one iteration for each message, alone or after the leader, and yield its outcome."""
     root = config.root
-    runner, env = _built(config, _replayed if follows else _recorded)
+    runner, env = build_runner(config, config.framework.runner, _replayed if follows else _recorded)
     try:
         state = None if follows else runner.init(root.seed)  # a follower receives its leader's state
         if not follows and config.algorithm.num_warmup_rollouts:

@@ -16,7 +16,7 @@ from ppo_bench.commands.report.statistics import Array, Estimate
 
 STEPS = ("by environment steps", "environment steps")
 TIME = ("by wall time", "training time without compilation (s)")
-SPEEDS = (
+SPEED_CHARTS = (
     ("steady_sps", "steady speed", "environment steps per second"),
     ("compile_seconds", "compilation", "seconds"),
     ("wall_seconds", "training", "seconds of wall time"),
@@ -128,7 +128,7 @@ def figures(analysis: Analysis, database: Database) -> list[Figure]:
                 f"speed_{_stem(number, panel)}",
                 "speed",
                 panel.title,
-                [_bars(analysis, panel, metric, metric, *about, from_zero=True) for metric, *about in SPEEDS],
+                [_bars(analysis, panel, metric, metric, *about, from_zero=True) for metric, *about in SPEED_CHARTS],
             )
             for number, panel in enumerate(panels, 1)
         ),

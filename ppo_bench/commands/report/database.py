@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 SQL_TYPES = {"str": "VARCHAR", "int": "BIGINT", "bool": "BOOLEAN", "float": "DOUBLE", "dict": "JSON"}
 RUN_COLUMNS = {
-    each.name: SQL_TYPES[re.findall(r"\w+", str(each.type))[0]] for each in fields(Run) if each.name != "measured"
+    each.name: SQL_TYPES[re.findall(r"\w+", str(each.type))[0]]
+    for each in fields(Run)
+    if each.name not in ("measured", "recompile_seconds")
 }
 """Columns and types of the table `runs`."""
 INTEGERS = ("iteration", "global_step", "episodes", "env", "length")
@@ -177,6 +179,13 @@ def _make_tables(database: Database) -> None:
             from steps join runs using (folder) group by folder) as compiled
         where compiled.folder = steps.folder"""
     )
+    for run in database.runs:
+        for iteration, seconds in (run.recompile_seconds or {}).items():  # not yet spent in the rows before
+            connection.execute(
+                "update steps set training_seconds = training_seconds + ? where folder = ? and iteration <= ?",
+                [seconds, run.folder, int(iteration)],
+            )
+    connection.execute("update steps set training_seconds = greatest(training_seconds, 0)")
     connection.execute(
         """create view metrics as
         select folder, runs.env, runs.backend, runs.framework, runs.seed, steps.* exclude folder

@@ -44,6 +44,8 @@ class Run:
     wall_seconds: float | None = None
     setup_seconds: float | None = None
     compile_seconds: float | None = None
+    recompile_seconds: dict[str, float] | None = None
+    """Part of it by the iteration after which the run was resumed."""
     steady_sps: float | None = None
     mean_sps: float | None = None
     """Environment steps divided by training time without compilation."""

@@ -27,7 +27,7 @@ class Table(NamedTuple):
 
 SUMMARY = {"final return": "final_return_mean", "steps/s": "steady_sps", "speed-up": "speedup_steady_sps"}
 RETURNS = {"mean": "final_return_mean", "IQM": "final_return_iqm", "score": "normalised_score"}
-SPEEDS = {
+SPEED_COLUMNS = {
     "steady speed (steps/s)": "steady_sps",
     "mean speed (steps/s)": "mean_sps",
     "compilation (s)": "compile_seconds",
@@ -82,7 +82,7 @@ def tables(analysis: Analysis, by: str, runs: Sequence[Run]) -> list[Table]:
         Table("summary", "Summary", (*about, "seeds", *SUMMARY, "return"), summary),
         Table("aggregate", "All aggregates", (*about, "metric", *Estimate._fields), aggregates),
         Table("returns", "Final returns", (*about, "seeds", *RETURNS), returns),
-        Table("speed", "Speeds and times", (*about, "seeds", *SPEEDS), _group_rows(analysis, SPEEDS)),
+        Table("speed", "Speeds and times", (*about, "seeds", *SPEED_COLUMNS), _group_rows(analysis, SPEED_COLUMNS)),
         Table("equivalence", "Compared with the baseline", (*about, *tested, improvement), equivalence),
         Table("over_envs", "Over all environments", ("algorithm", by, "seeds", *OVER_ENVS), over_envs),
         _references(analysis, about),

@@ -15,6 +15,8 @@ from ppo_bench.common.rows import read_rows
 from ppo_bench.runs.trackers.charts import Charts
 
 Row = Mapping[str, Any]
+UNFINISHED = "unfinished"
+"""Empty file in a tracker's folder of a run, until the tracker has got all of the run and its result."""
 
 
 class OpenTracker(Protocol):
@@ -56,7 +58,8 @@ class Trackers:
         for name, tracker in trackers.items():
             try:
                 self._open[name] = tracker.open(folder, run)
-                (folder / name).mkdir(exist_ok=True)  # it says that a finished run has been logged
+                (folder / name).mkdir(exist_ok=True)
+                (folder / name / UNFINISHED).touch()
             except (Exception, SystemExit) as error:
                 _warn(name, error)
         self.log(read_rows(folder / "metrics.jsonl"), read_rows(folder / "episodes.jsonl"))
@@ -81,6 +84,8 @@ class Trackers:
         self.log([], [])
         result = read_json(self._folder / "result.json") if is_complete(self._folder) else None
         self._call_each("finish", result)
+        for name in self._open if result else ():
+            (self._folder / name / UNFINISHED).unlink(missing_ok=True)
         self._open.clear()
 
     def _call_each(self, method: str, *arguments: Any) -> None:
@@ -90,6 +95,11 @@ class Trackers:
             except (Exception, SystemExit) as error:
                 _warn(name, error)
                 del self._open[name]
+
+
+def lacks_result(folder: Path, name: str) -> bool:
+    """Whether the tracker `name` has not got all of the finished run in `folder`."""
+    return not (folder / name).exists() or (folder / name / UNFINISHED).exists()
 
 
 def _warn(name: str, error: BaseException) -> None:

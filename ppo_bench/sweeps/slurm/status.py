@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ppo_bench.common.cli import Parser
 from ppo_bench.common.columns import aligned
-from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.common.files import are_complete, first_unfinished
 from ppo_bench.runs.results import progress_of
 from ppo_bench.sweeps.slurm.commands import ActiveJob, active_jobs
@@ -74,6 +74,7 @@ def _unfinished(jobs: Path, job: str, active: dict[str, ActiveJob] | None) -> tu
 
 def _raised(jobs: Path, job: str) -> str:
     """The last line of the traceback that a job ended with, less the name of the exception; empty if it succeeded."""
+    require("submitit", "slurm", "the reason of a failed job")
     from submitit import SlurmJob
 
     if (error := SlurmJob(jobs, job).exception()) is None:

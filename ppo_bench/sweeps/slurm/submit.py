@@ -17,7 +17,7 @@ from ppo_bench.common.columns import aligned
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import are_complete, first_unfinished, is_complete
 from ppo_bench.common.progress import print_status
-from ppo_bench.configuration.compose import of_hydra, search_path
+from ppo_bench.configuration.compose import refuse_of_hydra, search_path
 from ppo_bench.configuration.load import load_config
 from ppo_bench.sweeps.expand import check_environments, sweep_jobs
 from ppo_bench.sweeps.slurm.commands import refusal, require_slurm
@@ -61,9 +61,7 @@ def main(arguments: list[str]) -> int:
 
 def _runs(overrides: Sequence[str], launch: Launch) -> tuple[Path, list[SubmittedRun], int]:
     """The outputs folder, every run of the sweep once, and the number of tasks of a job on each node."""
-    for word in of_hydra(overrides):
-        if not search_path([word]):
-            raise ConfigError(f"{word}: Hydra's own keys are for sweeps by -m; resources of jobs are launch=...")
+    refuse_of_hydra(overrides, "for sweeps by -m; resources of jobs are launch=...")
     configs = [(load_config(job), job) for job in sweep_jobs(overrides)]
     runs: dict[tuple[Path, ...], SubmittedRun] = {}
     trained_by: dict[Path, tuple[Path, ...]] = {}
@@ -125,7 +123,11 @@ def _submit(outputs: Path, runs: Sequence[SubmittedRun], launch: Launch, tasks: 
         # Since SLURM 22.05 srun does not inherit the job's number of CPUs.
         # When the first of several tasks fails, the others are ended.
         srun_args=[f"--cpus-per-task={launch.cpus // tasks}", "--distribution=block", "--kill-on-bad-exit=1"],
-        additional_parameters={"requeue": True} | launch.sbatch,
+        additional_parameters={
+            option: value
+            for option, value in ({"requeue": True} | launch.sbatch).items()
+            if value is not None and value is not False
+        },
     )
     try:
         with redirect_stderr(io.StringIO()):  # submitit also prints the errors that it raises
