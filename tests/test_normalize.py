@@ -101,7 +101,7 @@ def test_numpy_without_its_wrappers_gives_the_same_bits(num_envs: int) -> None:
         seen = []
         for xp, state in list(before.items()):
             obs_stats = normalize.update_stats(xp, state[0], obs)
-            returns = normalize.update_discounted_returns(xp, state[2], rewards, mask, 0.99)
+            returns = normalize.update_discounted_returns(state[2], rewards, mask, 0.99)
             return_stats = normalize.update_stats(xp, state[1], returns, mask)
             before[xp] = obs_stats, return_stats, returns
             observed = normalize.normalize_observations(xp, obs_stats, obs, 10.0)

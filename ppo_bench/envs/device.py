@@ -52,7 +52,7 @@ class DeviceBackend:
     name: str
 
     def libraries(self, env_id: str) -> tuple[str, ...]:
-        """See `Backend.libraries`; PyTorch steps those of one's own dynamics that are `PortableDynamics`."""
+        """See `Backend`; PyTorch steps those of one's own dynamics that are `PortableDynamics`."""
         portable = env_id in (*DYNAMICS, *DEEP_SEA)
         if ":" in env_id:
             from ppo_bench.envs.dynamics.base import PortableDynamics
@@ -120,8 +120,9 @@ def _own_dynamics(task: Task) -> Dynamics:
     if all(hasattr(cls, name) for name in GYMNAX_METHODS):
         from ppo_bench.envs.jax.gymnax import Gymnax
 
-        return Gymnax(cls(), task.kwargs)
-    dynamics: Dynamics = cls(**task.kwargs)
+        dynamics: Dynamics = Gymnax(cls(), task.kwargs)
+    else:
+        dynamics = cls(**task.kwargs)
     if missing := [
         name for name in ("reset", "step", "observe", "time_limit", "num_words") if not hasattr(dynamics, name)
     ]:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ppo_bench.common.classes import import_class
-from ppo_bench.common.errors import ConfigError, as_config_error
+from ppo_bench.common.errors import ConfigError, as_config_error, require
 from ppo_bench.mathematics.arrays import Arrays, Tree
 
 
@@ -19,16 +19,24 @@ class UserModule:
 
     namespace: ClassVar[str]
     """Python's module that has the class `Module` of the library."""
+    extra: ClassVar[str]
+    """The extra of this package that installs the library."""
 
     def __init__(self, target: str, spaces: tuple[Any, Any]) -> None:
         """`target` names the class."""
-        key, base = f"network.{self.namespace.partition('.')[0]}", importlib.import_module(self.namespace).Module
-        self.setting, self._spaces, self._cls = f"{key}={target}", spaces, import_class(key, target, base)
+        library = self.namespace.partition(".")[0]
+        key = f"network.{library}"
+        self.setting, self._spaces = f"{key}={target}", spaces
+        require(library, self.extra, self.setting)
+        self._cls = import_class(key, target, importlib.import_module(self.namespace).Module)
         self._module = self._construct()
-        zeros = self._module.initial_carry() if hasattr(self._module, "initial_carry") else {}
-        if not isinstance(zeros, Mapping) or any(np.asarray(x).any() for x in zeros.values()):
-            raise ConfigError(f"{self.setting}: initial_carry returns arrays of zeros by name, as in {{'h': zeros}}")
-        self.carry: dict[str, tuple[int, ...]] = {name: tuple(x.shape) for name, x in zeros.items()}
+        with as_config_error(self.setting):
+            zeros = self._module.initial_carry() if hasattr(self._module, "initial_carry") else {}
+            if not isinstance(zeros, Mapping) or any(np.asarray(x).any() for x in zeros.values()):
+                raise ConfigError(
+                    f"{self.setting}: initial_carry returns arrays of zeros by name, as in {{'h': zeros}}"
+                )
+        self.carry: dict[str, tuple[int, ...]] = {name: tuple(np.shape(x)) for name, x in zeros.items()}
         """Shapes of the arrays of the carry of one environment, by name."""
 
     def __eq__(self, other: object) -> bool:
@@ -47,7 +55,7 @@ class UserModule:
 class TorchModule(UserModule):
     """A `torch.nn.Module` as a function of its parameters."""
 
-    namespace = "torch.nn"
+    namespace, extra = "torch.nn", "torch"
 
     def __init__(self, target: str, spaces: tuple[Any, Any]) -> None:
         """`target` names the class. Raises `ConfigError` if a checkpoint would lack a part of the module's state."""
@@ -99,7 +107,7 @@ class TorchModule(UserModule):
 class FlaxModule(UserModule):
     """A `flax.linen.Module` as a function of its parameters."""
 
-    namespace = "flax.linen"
+    namespace, extra = "flax.linen", "jax"
 
     @cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -135,6 +143,8 @@ class FlaxModule(UserModule):
         Kernels `[in, out]` and `[height, width, in, out]` are PyTorch's weights `[out, in]` and `[out, in, height,
         width]`. Raises `ConfigError` for a name without a parameter, or with one of another shape.
         """
+        if unknown := set(names) - set(self.shapes):
+            raise ConfigError(f"network.names: {min(unknown)} is not the name of a parameter of network.flax")
         found: dict[str, Any] = {}
         for name, shape in self.shapes.items():
             theirs = params.get(names.get(name, ""))
