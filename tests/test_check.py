@@ -74,6 +74,23 @@ def test_an_environment_of_ones_own_can_be_checked() -> None:
     assert broken(check_contract(Walk, 60)) == {}
 
 
+def test_players_of_one_game_may_see_the_same() -> None:
+    class TwoPlayers(Walk):
+        players = 2
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.num_envs = 4
+
+        def draw(self) -> np.ndarray:
+            return super().draw()[[0, 0, 2, 2]]
+
+        def step(self, actions: np.ndarray) -> EnvStep:
+            return super().step(actions[[0, 0, 2, 2]])
+
+    assert broken(check_contract(TwoPlayers, 60)) == {}
+
+
 @pytest.mark.parametrize(
     ("limit", "plays", "rules"),
     [

@@ -113,7 +113,10 @@ def test_envpools_vectors_say_it_too() -> None:
 
 
 def test_an_image_of_bytes_beside_bytes_is_divided_by_255() -> None:
-    parts = {"a": spaces.Box(0, 255, (2,), np.uint8), "b": spaces.Box(0, 255, (SIDE, SIDE, 3), np.uint8)}
+    parts: dict[str, Any] = {
+        "a": spaces.Box(0, 255, (2,), np.uint8),
+        "b": spaces.Box(0, 255, (SIDE, SIDE, 3), np.uint8),
+    }
     of_bytes = ObservationFlattener(spaces.Dict(parts)).space
     of_floats = FlattenedBox(spaces.Box(0.0, 1.0, of_bytes.shape, np.float32), parts, np.asarray)
     network, plain = (Combined([8], "tanh").build(space, spaces.Discrete(2)) for space in (of_bytes, of_floats))

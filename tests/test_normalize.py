@@ -78,7 +78,7 @@ def test_discounted_returns_by_hand_over_a_reset(ns: Namespace) -> None:
     mask = np.array([[1, 1], [1, 0], [0, 1], [1, 1]], np.float64)
     returns, history = np.zeros(2), []
     for row, keep in zip(rewards, mask, strict=True):
-        returns = ns.run(normalize.update_discounted_returns, returns, row, keep, 0.5)
+        returns = ns.run(lambda _, *x: normalize.update_discounted_returns(*x), returns, row, keep, 0.5)
         history.append(returns)
     # First environment: 1, 2 + 1/2, reset, 4. Second: 8, reset, 4, 2 + 4/2.
     assert_array_equal(history, [[1, 8], [2.5, 0], [0, 4], [4, 4]])

@@ -138,9 +138,7 @@ class Trained:
             episode_start = np.ones(len(obs), bool)
         if self._carry and len(obs) != self._rows:
             raise ConfigError(f"{len(obs)} observations, and there were {self._rows}: call reset() before others")
-        episode_start = (
-            np.zeros(len(obs), bool) if episode_start is None else np.asarray(episode_start, bool, order="C")
-        )
+        episode_start = np.array(np.zeros(len(obs)) if episode_start is None else episode_start, bool, order="C")
         decision, self._carry = self._agent.decide(
             self._step, PolicyInput(obs, action_mask=action_mask), episode_start, self._carry
         )

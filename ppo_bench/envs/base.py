@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import gymnasium
 
 
-LIBRARIES = ("jax", "torch")
-"""Array libraries of the frameworks."""
 DEFAULT_INFO_KEYS = {"is_success"}
 """The `Task.info` of conf/config.yaml."""
 NO_LIMIT = 2**31 - 1
@@ -258,8 +256,8 @@ class Task:
 class Backend(Protocol):
     """A choice of the group `backend`, made from its YAML file: where environments come from.
 
-    A backend with `in_graph` also has `libraries(env_id) -> tuple[str, ...]`: the array libraries that step its
-    environments with this id, of `jax` and `torch`; see `Torch.library`.
+    A backend with `in_graph` also has `libraries(env_id)`: array libraries that step the environments with this id, a
+    tuple of `jax` and `torch`; see `Torch.library`.
     """
 
     in_graph: ClassVar[bool]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from ppo_bench.common.classes import import_class
 from ppo_bench.common.errors import ConfigError, as_config_error, require
 from ppo_bench.common.gpu_memory import share_gpu_memory
-from ppo_bench.envs.base import LIBRARIES, Task
+from ppo_bench.envs.base import Task
 from ppo_bench.envs.spaces import require_supported_spaces
 from ppo_bench.envs.turns import require_players
 
@@ -58,7 +58,7 @@ class DeviceBackend:
             from ppo_bench.envs.dynamics.base import PortableDynamics
 
             portable = issubclass(import_class("env.id", env_id.replace(":", ".")), PortableDynamics)
-        return LIBRARIES if portable else ("jax",)
+        return ("jax", "torch") if portable else ("jax",)
 
     def require(self) -> None:
         """Do nothing: `make` raises `ConfigError` if a package that the environments need is not installed."""

@@ -79,7 +79,8 @@ class GymnasiumEnv:
     def step(self, actions: np.ndarray) -> EnvStep:
         """See `VectorEnv.step`."""
         obs, reward, terminated, truncated, info = self._envs.step(actions.astype(self.action_space.dtype, copy=False))
-        self.episode_info = {name: _info_numbers(info, name) for name in self._info_keys if name in info}
+        # Gymnasium marks the environments that have an entry in `info["_" + name]`.
+        self.episode_info = {k: np.where(info[f"_{k}"], info[k], np.nan) for k in self._info_keys if k in info}
         if reward.ndim > 1:
             raise RunError(f"{self._id}: step returns a reward of shape {reward.shape[1:]}: return one number")
         with np.errstate(over="ignore"):  # the trainer names a reward that is not finite
@@ -112,21 +113,6 @@ class GymnasiumEnv:
     def close(self) -> None:
         """See `VectorEnv.close`."""
         self._envs.close()
-
-
-def _info_numbers(info: dict[str, Any], name: str) -> np.ndarray:
-    """The entries `info[name]` of N environments, `[N]` float64; NaN where an environment has none.
-
-    Gymnasium marks the environments that have it in `info["_" + name]`. Raises `RunError` if the entries are not
-    numbers.
-    """
-    try:
-        numbers = np.asarray(info[name], np.float64)
-        if numbers.ndim != 1:
-            raise ValueError(numbers.shape)
-        return np.where(info[f"_{name}"], numbers, np.nan)
-    except (TypeError, ValueError) as error:
-        raise RunError(f"info[{name!r}] is not one number: leave it out of env.info") from error
 
 
 def _try_env(task: Task, render_mode: str | None) -> tuple[Any, bool]:
@@ -207,14 +193,13 @@ class SelectInfo(gymnasium.Wrapper[Any, Any, Any, Any]):
         """See `gymnasium.Env.step`."""
         obs, reward, terminated, truncated, info = self.env.step(action)
         selected = {name: info[name] for name in (MASK, "life_lost") if name in info}
-        selected |= {name: _as_float(info[name]) for name in self._names if name in info}
+        for name in self._names:
+            if (value := info.get(name)) is not None:
+                array = np.asarray(value)
+                if array.size != 1 or array.dtype.kind not in "biuf":
+                    raise RunError(f"info[{name!r}] is not one number: leave it out of env.info")
+                selected[name] = float(array.item())
         return obs, reward, terminated, truncated, selected
-
-
-def _as_float(value: Any) -> Any:
-    """`value` as a float if it is one number, or an array of one."""
-    array = np.asarray(value)
-    return float(array.item()) if array.size == 1 and array.dtype.kind in "biuf" else value
 
 
 def _follow_robot(env: Any) -> None:

@@ -68,11 +68,10 @@ class GymVectorEnv:
         return frame
 
     def _call(self, method: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        """The result of `method`. Raises `RunError` for what the user's environment raises, and if a worker process has
-        ended."""
+        """The result of `method`. Raises `RunError` if an environment raises, or a worker process has ended."""
         try:
             return method(*args, **options)
-        except RunError:
+        except (ConfigError, RunError):
             raise
         except (Exception, SystemExit) as error:
             if not self._has_workers:

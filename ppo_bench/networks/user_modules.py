@@ -19,23 +19,18 @@ class UserModule:
 
     namespace: ClassVar[str]
     """Python's module that has the class `Module` of the library."""
-    extra: ClassVar[str]
-    """The extra of this package that installs the library."""
 
     def __init__(self, target: str, spaces: tuple[Any, Any]) -> None:
         """`target` names the class."""
         library = self.namespace.partition(".")[0]
-        key = f"network.{library}"
-        self.setting, self._spaces = f"{key}={target}", spaces
-        require(library, self.extra, self.setting)
-        self._cls = import_class(key, target, importlib.import_module(self.namespace).Module)
+        self.setting, self._spaces = f"network.{library}={target}", spaces
+        require(library, "torch" if library == "torch" else "jax", self.setting)
+        self._cls = import_class(f"network.{library}", target, importlib.import_module(self.namespace).Module)
         self._module = self._construct()
         with as_config_error(self.setting):
             zeros = self._module.initial_carry() if hasattr(self._module, "initial_carry") else {}
             if not isinstance(zeros, Mapping) or any(np.asarray(x).any() for x in zeros.values()):
-                raise ConfigError(
-                    f"{self.setting}: initial_carry returns arrays of zeros by name, as in {{'h': zeros}}"
-                )
+                raise ConfigError(f"{self.setting}: initial_carry returns arrays of zeros by name, as {{'h': zeros}}")
         self.carry: dict[str, tuple[int, ...]] = {name: tuple(np.shape(x)) for name, x in zeros.items()}
         """Shapes of the arrays of the carry of one environment, by name."""
 
@@ -55,7 +50,7 @@ class UserModule:
 class TorchModule(UserModule):
     """A `torch.nn.Module` as a function of its parameters."""
 
-    namespace, extra = "torch.nn", "torch"
+    namespace = "torch.nn"
 
     def __init__(self, target: str, spaces: tuple[Any, Any]) -> None:
         """`target` names the class. Raises `ConfigError` if a checkpoint would lack a part of the module's state."""
@@ -107,7 +102,7 @@ class TorchModule(UserModule):
 class FlaxModule(UserModule):
     """A `flax.linen.Module` as a function of its parameters."""
 
-    namespace, extra = "flax.linen", "jax"
+    namespace = "flax.linen"
 
     @cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:

@@ -137,8 +137,7 @@ def load_agent(config: Config, saved: Checkpoint, env: VectorEnv, greedy: bool, 
 
 
 def load_obs_stats(config: Config, arrays: Arrays, env: VectorEnv) -> normalize.RunningStats | None:
-    """The statistics among a checkpoint's `arrays` that normalise the observations of `env`; None if the run does not.
-    """
+    """The statistics in a checkpoint's `arrays` that normalise observations; None if the run leaves them unchanged."""
     statistics = load_arrays(normalization_array_specs(env.observation_space.shape), arrays)
     return normalize.select_stats(statistics, "normalize.obs") if config.ppo.norm_obs else None
 

@@ -10,7 +10,6 @@ import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -48,7 +47,7 @@ def draw_off_screen() -> None:
 
 
 def open_scene(config: Config, trained: VectorEnv) -> Scene:
-    """One environment of a run, with observations and actions as in the environments `trained`.
+    """One environment of a run, with spaces of the sizes of `trained`, which the policy takes.
 
     `draw_off_screen` has to precede it. Raises `ConfigError` if drawing fails.
     """
@@ -77,25 +76,21 @@ def _make_scene(config: Config, trained: VectorEnv) -> Scene:
     if not own and (gymnasium_id := env.id or env.ids.get("gymnasium")):
         named = replace(task, id=gymnasium_id)
         try:
-            tried = GymnasiumEnv(named, "sync")
+            tried = select_observations(GymnasiumEnv(named, "sync"), named)
             tried.close()
-            fits = _sizes(select_observations(tried, named)) == _sizes(trained)
         except ConfigError:
             if env.id is None or backend.name == "gymnasium":
                 raise  # else the id belongs to the run's backend, and gymnasium may not know it
-            fits = False
-        if fits:
-            return _scene_of(GymnasiumEnv(named, "sync", render_mode="rgb_array"), named)
+        else:
+            if _sizes(tried) == _sizes(trained):
+                return _scene_of(GymnasiumEnv(named, "sync", render_mode="rgb_array"), named)
     if envpool_id := env.ids.get("envpool") if env.id is None else env.id if "envpool" in backend.name else None:
         pool = EnvPoolEnv(replace(task, id=envpool_id), num_threads=1, render_mode="rgb_array")
-        scene = Scene(select_observations(pool, task), pool.render, FPS)
-        if _sizes(scene.env) == _sizes(trained):
-            return scene
-        pool.close()
+        return Scene(select_observations(pool, task), pool.render, FPS)
     raise TypeError("neither gymnasium nor EnvPool offers it with these observations and actions")
 
 
-def _sizes(env: VectorEnv) -> tuple[Any, ...]:
+def _sizes(env: VectorEnv) -> tuple[object, ...]:
     """Sizes of the observations and actions: gymnasium and EnvPool have environments of one id that differ in them."""
     return env.observation_space.shape, action_spec(env.action_space)
 
