@@ -74,6 +74,23 @@ def test_an_environment_of_ones_own_can_be_checked() -> None:
     assert broken(check_contract(Walk, 60)) == {}
 
 
+def test_players_of_one_game_may_see_the_same() -> None:
+    class TwoPlayers(Walk):
+        players = 2
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.num_envs = 4
+
+        def draw(self) -> np.ndarray:
+            return super().draw()[[0, 0, 2, 2]]
+
+        def step(self, actions: np.ndarray) -> EnvStep:
+            return super().step(actions[[0, 0, 2, 2]])
+
+    assert broken(check_contract(TwoPlayers, 60)) == {}
+
+
 @pytest.mark.parametrize(
     ("limit", "plays", "rules"),
     [
@@ -182,5 +199,7 @@ gymnasium.register("Crashes-v0", "tests.test_check:Crashes")
 def test_what_an_environment_raises_is_shown_and_a_line(capfd: pytest.CaptureFixture[str]) -> None:
     assert exit_code(check.main, ["env.id=tests.test_check:Crashes-v0"]) == 1
     out, err = capfd.readouterr()
-    assert out == "FAIL  it raises in random play: RuntimeError: the pole broke\n"
+    assert out.startswith("FAIL  it raises in random play: ")
+    assert "Crashes-v0 raises RuntimeError: the pole broke (" in out
+    assert "test_check.py, line " in out
     assert "in step\n    raise RuntimeError" in err

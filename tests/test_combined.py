@@ -11,7 +11,7 @@ import torch
 from gymnasium import spaces
 from numpy.testing import assert_allclose, assert_array_equal
 
-from ppo_bench.common.flattened import FlattenedBox, leaf_spaces
+from ppo_bench.common.flattened import FlattenedBox
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.gymnasium import GymnasiumBackend
 from ppo_bench.envs.observation_flattening import ObservationFlattener
@@ -54,17 +54,17 @@ gymnasium.register("Agreeing-v0", "tests.test_combined:Agreeing")
 ENV_ID = "tests.test_combined:Agreeing-v0"
 
 
-def test_arrays_lie_where_gymnasium_puts_them() -> None:
+def test_arrays_lie_where_the_space_says() -> None:
     arm = spaces.Dict(view=spaces.Box(0, 1, (2, 3, 4)), angles=spaces.Box(-1, 1, (2,)))
     pair = spaces.Tuple((spaces.Box(-1, 1, (2, 2)), spaces.MultiDiscrete([2, 3])))
     space: Any = spaces.Dict({"z": spaces.Discrete(3), "arm": arm, "pair": pair})
-    flat: Any = spaces.flatten_space(space)
-    found = FlattenedBox(flat, leaf_spaces(space))
-    assert found == flat
+    flattener = ObservationFlattener(space)
+    found = flattener.space
+    assert found.names == ("arm:angles", "arm:view", "pair:0", "pair:1", "z")
     space.seed(1)
     sample = space.sample()
-    vector: Any = spaces.flatten(space, sample)
-    view, angles, square, choices, z = (vector[a.start : a.stop].reshape(a.shape) for a in found.arrays)
+    vector = flattener.flatten_row(sample)
+    angles, view, square, choices, z = (vector[a.start : a.stop].reshape(a.shape) for a in found.arrays)
     assert_array_equal(view, sample["arm"]["view"])
     assert_array_equal(angles, sample["arm"]["angles"])
     assert_array_equal(square, sample["pair"][0])
@@ -87,7 +87,7 @@ def test_arrays_lie_where_gymnasium_puts_them() -> None:
 )
 def test_an_image_is_what_convolutions_can_take(shape: tuple[int, ...], is_image: bool) -> None:
     part = spaces.Box(0, 1, shape)
-    assert len(find_images(FlattenedBox(spaces.flatten_space(part), [part]))) == is_image
+    assert len(find_images(FlattenedBox(spaces.flatten_space(part), {"": part}, np.asarray))) == is_image
     assert find_images(part) == []
 
 
@@ -113,9 +113,12 @@ def test_envpools_vectors_say_it_too() -> None:
 
 
 def test_an_image_of_bytes_beside_bytes_is_divided_by_255() -> None:
-    parts = [spaces.Box(0, 255, (2,), np.uint8), spaces.Box(0, 255, (SIDE, SIDE, 3), np.uint8)]
-    of_bytes = FlattenedBox(spaces.flatten_space(spaces.Tuple(parts)), parts)
-    of_floats = FlattenedBox(spaces.Box(0.0, 1.0, of_bytes.shape, np.float32), parts)
+    parts: dict[str, Any] = {
+        "a": spaces.Box(0, 255, (2,), np.uint8),
+        "b": spaces.Box(0, 255, (SIDE, SIDE, 3), np.uint8),
+    }
+    of_bytes = ObservationFlattener(spaces.Dict(parts)).space
+    of_floats = FlattenedBox(spaces.Box(0.0, 1.0, of_bytes.shape, np.float32), parts, np.asarray)
     network, plain = (Combined([8], "tanh").build(space, spaces.Discrete(2)) for space in (of_bytes, of_floats))
     assert (network.uint8, plain.uint8, network.scaled_weights) == (True, False, ())
     weights = initial_weights(network.parameters, 1)

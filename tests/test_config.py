@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from omegaconf import OmegaConf
@@ -17,7 +17,7 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.paths import CONF
 from ppo_bench.common.values import file_name
 from ppo_bench.configuration.load import load_config
-from ppo_bench.envs.base import Atari
+from ppo_bench.envs.base import Atari, Task
 from ppo_bench.networks.spec import Auto
 from ppo_bench.sweeps.expand import expand
 
@@ -95,6 +95,26 @@ def test_a_run_folder_says_what_was_run() -> None:
 def test_a_folder_may_begin_at_home_and_have_any_name() -> None:
     for word, folder in (("outputs='~/runs'", Path.home() / "runs"), ("outputs='läufe/ü'", Path("läufe/ü"))):
         assert load_config([word]).run_folder.is_relative_to(folder)
+
+
+@dataclass(frozen=True)
+class WithoutLibraries:
+    """A backend of a user's that lacks a method."""
+
+    in_graph: ClassVar[bool] = True
+    vmappable: ClassVar[bool] = False
+    name: str
+
+    def require(self) -> None:
+        pass
+
+    def make(self, task: Task) -> None:
+        pass
+
+
+def test_a_backend_in_the_program_says_which_libraries_step_it() -> None:
+    with pytest.raises(ConfigError, match="is not a choice of the group backend: it has no `libraries`"):
+        load_config(["env.id=CartPole-v1", "backend=device", "backend._target_=tests.test_config.WithoutLibraries"])
 
 
 def test_every_hyperparameter_makes_another_experiment() -> None:

@@ -169,6 +169,57 @@ def test_a_worker_process_that_dies_is_named_and_nothing_hangs(moment: str, monk
     env.close()
 
 
+def test_what_a_step_raises_is_one_line_that_names_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    def trouble() -> None:
+        raise KeyError("velocity")
+
+    env = breaking(monkeypatch, trouble, "sync")
+    for _ in range(2):
+        env.step(np.zeros(2, np.int64))
+    with pytest.raises(RunError, match=r"^Breaks-v0 raises KeyError: 'velocity' \(.*test_env_options.py, line \d+\)$"):
+        env.step(np.zeros(2, np.int64))
+    env.close()
+
+
+def test_a_reward_that_is_an_array_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Worker processes return it; in this process gymnasium refuses it."""
+    env = breaking(monkeypatch, lambda: None, "sync")
+    flags = np.zeros(2, bool)
+    monkeypatch.setattr(env._envs, "step", lambda _: (np.zeros((2, 2)), np.ones((2, 1)), flags, flags, {}))
+    with pytest.raises(RunError, match=r"Breaks-v0: step returns a reward of shape \(1,\): return one number"):
+        env.step(np.zeros(2, np.int64))
+    env.close()
+
+
+def test_a_worker_that_resets_its_connection_at_the_start_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reset(*_: Any, **__: Any) -> None:
+        raise ConnectionResetError
+
+    monkeypatch.setattr("ppo_bench.envs.vectorized.AsyncVectorEnv", reset)
+    with pytest.raises(RunError, match="a worker process of CartPole-v1 has ended as it began"):
+        BACKENDS["gymnasium-async"](Task("cartpole", "CartPole-v1", 2))
+
+
+class Varied(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Entries of `info` whose type and shape vary, and a number."""
+
+    def step(self, action: Any) -> Any:
+        is_right = bool(action)
+        info = {"path": np.zeros(2 if is_right else 3), "goal": None if is_right else 3, "score": 4}
+        return (*super().step(action)[:4], info)
+
+
+def test_entries_of_info_that_are_not_read_may_vary() -> None:
+    wrapper = {"_target_": "tests.test_env_options.Varied"}
+    env: Any = BACKENDS["gymnasium-sync"](Task("cartpole", "CartPole-v1", 2, wrappers=(wrapper,), info=("score",)))
+    env.reset([1, 2])
+    for t in range(4):
+        env.step(np.array([t % 2, 1 - t % 2]))
+    assert env.episode_info.keys() == {"score"}
+    np.testing.assert_array_equal(env.episode_info["score"], [4.0, 4.0])
+    env.close()
+
+
 class Scored(gymnasium.Wrapper[Any, Any, Any, Any]):
     """A score that is an int at resets and a float in steps."""
 

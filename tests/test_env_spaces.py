@@ -95,6 +95,8 @@ def test_actions_other_than_choices_or_one_vector_are_refused(
 def test_choices_that_do_not_start_at_0_are_refused(register: Callable[[spaces.Space[Any]], Task]) -> None:
     message = refusal(BACKENDS["gymnasium-sync"], register(spaces.Discrete(3, start=5)))
     assert message == "Spaces-v0: discrete actions must start at 0, not at 5"
+    message = refusal(BACKENDS["gymnasium-sync"], register(spaces.MultiDiscrete([2, 3], start=[-1, 0])))
+    assert message == "Spaces-v0: discrete actions must start at 0, not at -1"
 
 
 def test_arrays_of_jax_are_observations() -> None:

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from ppo_bench.commands import evaluate
 from ppo_bench.commands.evaluate import main
 from ppo_bench.common.cli import exit_code
+from ppo_bench.common.errors import RunError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import EnvStep, PolicyInput
 from ppo_bench.mathematics import normalize
@@ -24,6 +26,7 @@ from ppo_bench.networks.spec import Mlp
 from ppo_bench.runners.base import Policy
 from ppo_bench.runners.checkpoint import Checkpoint, load, save
 from ppo_bench.runs.play import Agent, play
+from ppo_bench.runs.run_config import load_run
 from tests.evaluations import CARTPOLE, INSIDE, ON_CPU, RUNS, config_with, evaluated, played, snapshot
 from tests.runners import ACTING
 from tests.training import trained
@@ -94,6 +97,18 @@ def test_the_checkpoint_that_is_named_is_evaluated_and_else_the_newest(runs: RUN
     older = json.loads(written.read_text())
     assert (older["iteration"], older["global_step"]) == (2, 1024)
     assert older["returns"] != newest["returns"]
+
+
+def test_a_checkpoint_that_its_run_prunes_before_it_is_loaded_is_found_again(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def prune_and_load(*args: Any) -> Any:
+        if (newest := run / "checkpoints/iteration_00000004").exists():
+            newest.rename(newest.with_name("iteration_00000006"))
+        return load_run(*args)
+
+    monkeypatch.setattr(evaluate, "load_run", prune_and_load)
+    assert evaluated(run, "episodes=1")["checkpoint"] == "iteration_00000006"
 
 
 # --- Which episodes count ---------------------------------------------------------------------------------------------
@@ -182,6 +197,15 @@ def test_an_episode_is_a_whole_game_of_all_its_lives_and_pays_unclipped_rewards(
     env = Lives([4, 2], lives=3)
     ended = sorted(play(env, agent_for(env), episodes=4, seed=1), key=lambda episode: episode.env)
     assert [(e.length, e.episode_return) for e in ended] == [(12, 60.0)] * 2 + [(6, 30.0)] * 2
+
+
+def test_episodes_that_never_end_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ppo_bench.runs.play.MAX_STEPS_WITHOUT_AN_END", 20)
+    slow = Lives([18])
+    assert len(list(play(slow, agent_for(slow), episodes=3, seed=1))) == 3
+    env = Lives([2, 10_000])
+    with pytest.raises(RunError, match="no episode has ended in 20 steps: give the environment a time limit"):
+        list(play(env, agent_for(env), episodes=4, seed=1))
 
 
 # --- Normalisation ----------------------------------------------------------------------------------------------------

@@ -11,7 +11,10 @@ import pytest
 
 from ppo_bench.commands.evaluate import main
 from ppo_bench.common.cli import exit_code
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
+from ppo_bench.envs.host import to_vector_env
+from ppo_bench.runs.video.scene import open_scene
 from tests.evaluations import config_with, snapshot
 from tests.refusals import assert_one_line
 
@@ -40,6 +43,14 @@ def test_a_wrong_word_is_one_line_and_nothing_is_written(
 ) -> None:
     refusal([str(run), *text.split(" ")], fragment, capfd)
     assert not (run / "evaluations").exists()
+
+
+def test_an_environment_that_gymnasium_lays_out_in_another_way_is_not_drawn() -> None:
+    config = load_config(["env.id=Blackjack-v1", "backend=envpool"])
+    env = to_vector_env(config.backend.make(config.task))
+    with pytest.raises(ConfigError, match="video=true: Blackjack-v1 cannot be drawn: "):
+        open_scene(config, env)
+    env.close()
 
 
 def without_checkpoints(run: Path) -> None:

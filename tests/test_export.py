@@ -96,6 +96,14 @@ def test_an_evaluation_and_its_video_are_shown_rather_than_training(run: Path, t
     assert "replay.mp4" not in names(exported(run, folder))  # of the earlier export, neither
 
 
+def test_an_evaluation_against_random_play_is_no_return_of_the_policy(run: Path, tmp_path: Path) -> None:
+    evaluated(run, "episodes=3")
+    (file,) = run.glob("evaluations/*.json")
+    assert "of 3 whole episodes" in (exported(run, tmp_path / "export") / "README.md").read_text()
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"against": "random"}))
+    assert "training episodes, sampled actions" in (exported(run, tmp_path / "export") / "README.md").read_text()
+
+
 def test_an_exported_run_is_evaluated_wherever_it_lies(run: Path, an_export: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(an_export, tmp_path / "downloaded")
     assert played(evaluated(folder, "episodes=5")) == played(evaluated(run, "episodes=5"))

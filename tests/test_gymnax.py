@@ -120,6 +120,8 @@ def test_parameters_are_those_that_are_given() -> None:
     assert truncated == [[False, False], [False, False], [True, True]]
     with pytest.raises(ConfigError, match=r"raises TypeError: .* argument 'theta'"):
         made("tests.test_gymnax:Counting", theta=0.1)
+    with pytest.raises(ConfigError, match="time_limit=0 must be an integer, at least 1"):
+        made("tests.test_gymnax:Counting", max_steps_in_episode=0)
 
 
 @pytest.mark.slow

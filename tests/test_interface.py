@@ -126,6 +126,7 @@ def test_a_decision_has_the_networks_values_and_probabilities(framework: str, ru
     np.testing.assert_allclose(decision.entropies, scipy.stats.entropy(probabilities, axis=-1), atol=1e-5)
     trained.reset()
     np.testing.assert_array_equal(trained.act(obs), decision.actions)
+    np.testing.assert_allclose(trained.decide(obs[::-1]).values, decision.values[::-1], atol=1e-5)
 
 
 def test_a_decision_of_numbers_has_densities_of_what_the_policy_chose(tmp_path: Path) -> None:
@@ -183,6 +184,8 @@ def test_wrong_use_is_named(run: Path, tmp_path: Path) -> None:
         ConfigError, match=r"observations are not arrays .* of the trained environment's, .*: (Index|Value|Key)Error"
     ):
         ppo_bench.load(folder).act((np.zeros(4, int),))
+    with pytest.raises(ConfigError, match="seed=2147483648: must lie between 0 and 2147483647"):
+        ppo_bench.load(run, seed=2**31)
     with pytest.raises(ConfigError, match="view=losses: choose one of runs, metrics, episodes"):
         ppo_bench.results(run, "losses")
     with pytest.raises(ConfigError, match="unknown env/cartpol"):

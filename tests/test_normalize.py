@@ -78,7 +78,7 @@ def test_discounted_returns_by_hand_over_a_reset(ns: Namespace) -> None:
     mask = np.array([[1, 1], [1, 0], [0, 1], [1, 1]], np.float64)
     returns, history = np.zeros(2), []
     for row, keep in zip(rewards, mask, strict=True):
-        returns = ns.run(normalize.update_discounted_returns, returns, row, keep, 0.5)
+        returns = ns.run(lambda _, *x: normalize.update_discounted_returns(*x), returns, row, keep, 0.5)
         history.append(returns)
     # First environment: 1, 2 + 1/2, reset, 4. Second: 8, reset, 4, 2 + 4/2.
     assert_array_equal(history, [[1, 8], [2.5, 0], [0, 4], [4, 4]])
@@ -101,7 +101,7 @@ def test_numpy_without_its_wrappers_gives_the_same_bits(num_envs: int) -> None:
         seen = []
         for xp, state in list(before.items()):
             obs_stats = normalize.update_stats(xp, state[0], obs)
-            returns = normalize.update_discounted_returns(xp, state[2], rewards, mask, 0.99)
+            returns = normalize.update_discounted_returns(state[2], rewards, mask, 0.99)
             return_stats = normalize.update_stats(xp, state[1], returns, mask)
             before[xp] = obs_stats, return_stats, returns
             observed = normalize.normalize_observations(xp, obs_stats, obs, 10.0)

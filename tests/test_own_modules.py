@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import json
 import re
 import shlex
@@ -93,6 +93,17 @@ class Ones(Remembering):
         return {"hidden": torch.ones(16)}
 
 
+class ForABatch(Remembering):
+    def initial_carry(self, batch):
+        return {"hidden": torch.zeros(batch, 16)}
+
+
+class Tupled(Remembering):
+    def forward(self, obs, carry, episode_start):
+        *outputs, carry = super().forward(obs, carry, episode_start)
+        return *outputs, (carry["hidden"],)
+
+
 class Renaming(Remembering):
     def forward(self, obs, carry, episode_start):
         *outputs, carry = super().forward(obs, carry, episode_start)
@@ -133,6 +144,11 @@ class FlaxPlain(flax.linen.Module):
         return logits, flax.linen.Dense(1, name="value")(obs)
 
 
+class FlaxRemembering(FlaxPlain):
+    def initial_carry(self):
+        return {"state": jnp.zeros(16)}
+
+
 class FlaxWide(flax.linen.Module):
     observation_space: object
     action_space: object
@@ -144,6 +160,8 @@ class FlaxWide(flax.linen.Module):
 """
 NAMES = {f"{part}.{mine}": f"{part}.{theirs}" for part in ("policy", "value") for mine, theirs in
          (("kernel", "weight"), ("bias", "bias"))}  # fmt: skip
+
+BOTH = ["network.torch=nets.Plain", "network.flax=nets.FlaxPlain", "framework=jax_xla"]
 
 
 @pytest.fixture
@@ -240,11 +258,24 @@ def test_a_memory_is_kept_over_steps_and_cleared_between_episodes(here: Path) ->
         (["network.torch=nets.Plain", "env.id=Pendulum-v1"], "nets.Plain raises AttributeError"),
         (["network.flax=nets.FlaxBatch", "framework=jax_xla"], "batch_stats are variables that a run does not keep"),
         (["network.torch=nets.Plain", "framework=jax_xla"], "network.flax=null"),
-        (["network.torch=nets.Plain", "network.flax=nets.FlaxPlain", "framework=jax_xla"], "network.names: policy"),
+        (BOTH, "network.names: policy"),
         (["network.torch=nets.Plain", "algorithm=rnd"], "network=own: the algorithm learns 2 values"),
         (["network.torch=nets.NoValue"], "NoValue returns Tensor for two observations: expected (logits [2, 2], value"),
         (["network.torch=nets.Ones"], "nets.Ones: initial_carry returns arrays of zeros by name"),
         (["network.torch=nets.Renaming"], "returns the carry {'state': (2, 16)} for two observations: expected {'hid"),
+        (
+            ["network.torch=nets.ForABatch"],
+            "nets.ForABatch raises TypeError: ForABatch.initial_carry() missing 1 required",
+        ),
+        (["network.torch=nets.Tupled"], "returns the carry tuple for two observations: expected {'hidden': (2, 16)}"),
+        (
+            ["network.torch=nets.Remembering", "network.flax=nets.FlaxRemembering", "framework=jax_xla"],
+            "has the carry {'state': (16,)}, and network.torch=nets.Remembering {'hidden': (16,)}: give both the same",
+        ),
+        (
+            [*BOTH, f"++network.names={{{','.join(f'{a}:{b}' for a, b in NAMES.items())},more.bias:value.bias}}"],
+            "network.names: more.bias is not the name of a parameter of network.flax",
+        ),
         (["network.torch=nets.Lazy"], "nets.Lazy: lazy layers have no shapes yet"),
         (["network.torch=nets.Constant"], "nets.Constant has no parameters to train"),
         (["network.torch=nets.Wide"], "Wide returns arrays of shapes [(2, 2), (2, 2)] for two observations"),
@@ -256,6 +287,18 @@ def test_what_cannot_be_trained_is_said_in_a_line(
 ) -> None:
     assert exit_code(main, ["network=own", *words, "device=cpu", "total_timesteps=1024", "outputs=o"]) == 2
     assert_one_line("\n".join(capfd.readouterr().err.splitlines()[-1:]) + "\n", said)
+
+
+def test_a_missing_library_of_a_second_module_is_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = load_config(["network=own", *BOTH, "framework=torch_eager"])
+    made = config.backend.make(config.task)
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "flax" else real(name, *rest))
+    with pytest.raises(
+        ConfigError, match=r"network.flax=nets.FlaxPlain needs flax, .*: pip install 'ppo-bench\[jax\]'"
+    ):
+        config.network_for(made)
+    made.close()
 
 
 def test_changed_code_of_a_module_is_another_experiment(here: Path) -> None:

@@ -14,6 +14,7 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.atari_players import roms
 from ppo_bench.envs.base import GraphEnv, Task, VectorEnv
 from ppo_bench.envs.check import check_contract
+from ppo_bench.envs.host import to_vector_env
 from ppo_bench.envs.pettingzoo import PettingZooBackend
 from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.torch.ops import TorchOps
@@ -140,7 +141,8 @@ def test_the_preset_marks_the_observing_player_by_planes_of_1() -> None:
 )
 def test_games_are_drawn(words: list[str], shape: tuple[int, int] | None, tmp_path: Path) -> None:
     draw_off_screen()
-    scene = open_scene(load_config(words))
+    config = load_config(words)
+    scene = open_scene(config, to_vector_env(config.backend.make(config.task.with_num_envs(1))))
     with open_mp4(tmp_path / "game.mp4", scene.fps) as add:
         policy_input = scene.env.reset([1, 1])
         add(scene.draw())

@@ -5,20 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from numpy.testing import assert_allclose, assert_array_equal
 from torch import Tensor
 
 from ppo_bench.__main__ import main
 from ppo_bench.algorithms.rnd import discounted_sums, non_episodic_gae
 from ppo_bench.common.cli import exit_code
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.deep_sea import SIZES
 from ppo_bench.envs.device import DEEP_SEA, DeviceBackend
 from ppo_bench.envs.gymnasium import GymnasiumBackend
 from ppo_bench.mathematics.arrays import Arrays, select_prefix
 from ppo_bench.mathematics.normalize import RunningStats, update_stats_centered
+from ppo_bench.networks.rnd_networks import rnd_networks
+from ppo_bench.networks.spec import ImpalaCnn
 from ppo_bench.networks.torch.ops import TorchOps
 from tests.refusals import assert_one_line
 from tests.runners import ACTING, problem_for, runner_for
@@ -108,6 +113,12 @@ def test_wrong_input_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[st
     ):
         assert exit_code(main, ["algorithm=rnd", *words, f"outputs={tmp_path}"]) == 2
         assert_one_line(capfd.readouterr().err, fragment)
+
+
+def test_images_that_are_too_small_are_refused() -> None:
+    network = ImpalaCnn().build(spaces.Box(0, 255, (20, 20, 3), np.uint8), spaces.Discrete(2))
+    with pytest.raises(ConfigError, match=r"algorithm=rnd: images of shape \(20, 20\) are too small for it"):
+        rnd_networks(network, 8)
 
 
 def test_programs_know_the_sizes_that_gymnasium_knows() -> None:

@@ -9,6 +9,7 @@ import pytest
 from gymnasium import spaces
 from numpy.testing import assert_allclose, assert_array_equal
 
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.flattened import is_byte_space
 from ppo_bench.envs.observation_flattening import ObservationFlattener, declare_categories, observation_flattener
 from ppo_bench.networks.spec import Mlp
@@ -55,6 +56,12 @@ def flattened(parts: dict[str, Any], obs: dict[str, Any]) -> tuple[Any, np.ndarr
     vector = flattener.flatten_row(obs)
     assert flattener.space.contains(vector)
     return flattener.space, vector
+
+
+def test_parts_whose_joined_names_are_the_same_are_refused() -> None:
+    one = spaces.Box(-1, 1, (1,))
+    with pytest.raises(ConfigError, match="two parts of the observations are named a:b: rename one, without a colon"):
+        observation_flattener(spaces.Dict({"a:b": one, "a": spaces.Dict({"b": one})}))
 
 
 def test_bytes_beside_other_parts_are_scaled_and_bytes_alone_are_left_to_the_network() -> None:

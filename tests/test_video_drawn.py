@@ -12,6 +12,8 @@ from ppo_bench.commands.evaluate import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.gymnasium import GymnasiumEnv
+from ppo_bench.envs.host import to_vector_env
+from ppo_bench.envs.make import make_env
 from ppo_bench.envs.random_play import random_actions
 from ppo_bench.runs.video.record_video import open_mp4
 from ppo_bench.runs.video.scene import Scene, draw_off_screen, open_scene
@@ -25,7 +27,8 @@ pytestmark = pytest.mark.slow
 def drawn(overrides: str, path: Path, steps: int = 12) -> tuple[list[np.ndarray], np.ndarray, Scene]:
     """Observations and frames of random play."""
     draw_off_screen()
-    scene = open_scene(load_config([*overrides.split(), "device=cpu"]))
+    config = load_config([*overrides.split(), "device=cpu"])
+    scene = open_scene(config, to_vector_env(make_env(config.backend, config.task.with_num_envs(1))))
     rng = np.random.default_rng(0)
     with open_mp4(path, scene.fps) as add:
         seen = [np.array(scene.env.reset([3]).obs)]

@@ -17,12 +17,13 @@ HIDDEN = (16, 12)
 
 SIGHTS = FlattenedBox(
     spaces.Box(-1.0, 1.0, (3 + 36 * 44 * 3 + 36 * 36 + 2,), np.float32),
-    [
-        spaces.Box(-1, 1, (3,)),  # angles
-        spaces.Box(0, 255, (36, 44, 3), np.uint8),  # a camera
-        spaces.Box(0, 1, (1, 36, 36)),  # depth
-        spaces.Box(-1, 1, (2,)),  # speeds
-    ],
+    {
+        "angles": spaces.Box(-1, 1, (3,)),
+        "camera": spaces.Box(0, 255, (36, 44, 3), np.uint8),
+        "depth": spaces.Box(0, 1, (1, 36, 36)),
+        "speeds": spaces.Box(-1, 1, (2,)),
+    },
+    np.asarray,
 )
 """Observations of two images among other numbers."""
 

@@ -25,11 +25,14 @@ def main(arguments: list[str]) -> int:
         parser.error("--num-envs and --num-steps must be at least 2")
     try:
         findings, name = _check(parse_overrides(options), options)
-    except (ConfigError, RunError):
+    except ConfigError:
         raise
     except Exception as error:  # whatever the environment's own code raises
+        if isinstance(error, RunError) and not error.__cause__:
+            raise
         traceback.print_exc()
-        print(f"FAIL  it raises in random play: {type(error).__name__}: {one_line(error)}")
+        said = error if isinstance(error, RunError) else f"{type(error).__name__}: {error}"
+        print(f"FAIL  it raises in random play: {one_line(said)}")
         return 1
     for finding in findings:
         print(f"{'ok  ' if finding.holds else 'FAIL'}  {finding.rule}: {finding.evidence}")

@@ -69,6 +69,8 @@ ConfigStore.instance().store("Request", with_free_keys(Request, "env.kwargs"))
 class Evaluated(NamedTuple):
     """A checkpoint that is to be evaluated, with its run's configuration as the request changes it."""
 
+    run: Path
+    """The folder that was named: of the run, or of the checkpoint."""
     path: Path
     config: Config
     file: Path
@@ -92,7 +94,7 @@ def main(arguments: list[str]) -> int:
     request = load_request([word for word in words if word not in runs])
     if request.video:
         draw_off_screen()
-    every = [_found(run, request) for run in runs]  # so that a wrong one is said before any is played
+    every = [_found(Path(run), request) for run in runs]  # so that a wrong one is said before any is played
     if len({each.file for each in every}) < len(every):
         raise ConfigError("two of these would write the same file: evaluate them one after the other")
     means = [_evaluate(each, request) for each in every]
@@ -101,8 +103,8 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _found(run: str, request: Request) -> Evaluated:
-    path = checkpoint.find(Path(run), snapshots=True)
+def _found(run: Path, request: Request) -> Evaluated:
+    path = checkpoint.find(run, snapshots=True)
     run_folder = checkpoint.run_of(path)
     changes = {key: getattr(request, key) for key in ("framework", "backend", "precision", "device")}
     if request.env.kwargs:
@@ -112,11 +114,13 @@ def _found(run: str, request: Request) -> Evaluated:
     if request.against and config.task.players == 1:
         raise ConfigError(f"against={request.against}: {config.task.id} is for one player; leave against= out")
     # Absolute paths, since an environment may change the current folder.
-    return Evaluated(path.resolve(), config, _file(path, run_folder, config, request).absolute())
+    return Evaluated(run.absolute(), path.resolve(), config, _file(path, run_folder, config, request).absolute())
 
 
 def _evaluate(one: Evaluated, request: Request) -> float:
     """Mean return of a checkpoint; plays it, prints its table and the paths of its files, and writes these."""
+    if not one.path.exists():  # its run, which is training, has pruned it
+        one = _found(one.run, request)
     config, file, saved = one.config, one.file, checkpoint.load_named(one.path)
     players = config.task.players if request.against else 1
     task = config.task.with_num_envs(request.num_envs * players)
@@ -125,7 +129,7 @@ def _evaluate(one: Evaluated, request: Request) -> float:
         agent: Player = load_agent(config, saved, env, request.greedy, request.seed)
         if request.against:
             agent = MixedPlayer(agent, random_agent(config, saved, env, request.seed), players)
-        scene = open_scene(config) if request.video else None
+        scene = open_scene(config, env) if request.video else None
         if scene:
             opened.callback(scene.env.close)
         make_folder(file.parent)

@@ -65,6 +65,8 @@ def load(
     `framework` executes the policy; None is the framework that trained it. A `greedy` policy takes the most probable
     actions, others sample them with noise from `seed`. Raises `ConfigError` if there is no such checkpoint.
     """
+    if not 0 <= seed < 2**31:
+        raise ConfigError(f"seed={seed}: must lie between 0 and {2**31 - 1}")
     path = checkpoint.find(Path(run_dir), snapshots=True)
     changes = {"framework": load_config([f"framework={framework}"]).resolved["framework"]} if framework else {}
     return Trained(path, load_run(checkpoint.run_of(path), changes), greedy, seed)
@@ -128,7 +130,7 @@ class Trained:
         no episode has started since `reset`. `action_mask [N, A]` marks the legal choices. Raises `ConfigError` if
         `obs` has another shape.
         """
-        obs = self._flattened(obs)
+        obs = np.asarray(self._flattened(obs), order="C")  # PyTorch takes no negative strides
         if obs.shape[1:] != self.observation_space.shape:
             raise ConfigError(
                 f"observations of shape {obs.shape}: expected [N, ...] with ... = {self.observation_space.shape}"
@@ -138,7 +140,7 @@ class Trained:
             episode_start = np.ones(len(obs), bool)
         if self._carry and len(obs) != self._rows:
             raise ConfigError(f"{len(obs)} observations, and there were {self._rows}: call reset() before others")
-        episode_start = np.zeros(len(obs), bool) if episode_start is None else np.asarray(episode_start, bool)
+        episode_start = np.array(np.zeros(len(obs)) if episode_start is None else episode_start, bool, order="C")
         decision, self._carry = self._agent.decide(
             self._step, PolicyInput(obs, action_mask=action_mask), episode_start, self._carry
         )
@@ -150,7 +152,7 @@ class Trained:
         space, several = self.observation_space, isinstance(obs, dict | tuple)
         if not several and np.shape(obs)[1:] == space.shape:
             return np.asarray(obs)
-        if not isinstance(space, FlattenedBox) or space.flatten is None:
+        if not isinstance(space, FlattenedBox):
             if several:
                 raise ConfigError(
                     f"observations of several parts: expected one array [N, ...] with ... = {space.shape}"

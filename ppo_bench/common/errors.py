@@ -10,9 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 
-ENV_ERRORS = (OSError, EOFError, SystemExit)
-"""Errors of environments that look as if they were the program's own: a missing file, a lost process, an exit."""
-
 
 class ConfigError(ValueError):
     """An error in what the user asked for, found before anything has started. The program ends with exit code 2."""

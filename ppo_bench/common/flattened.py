@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,36 +25,29 @@ class FlattenedArray(NamedTuple):
 class FlattenedBox(spaces.Box):
     """A flat `Box` that knows the arrays in it, in their order. A choice is the array of its one-hot vector."""
 
-    def __init__(
-        self, box: Any, parts: Mapping[str, Any] | Iterable[Any], flatten: Callable[[Any], Any] | None = None
-    ) -> None:
-        """`parts` are the spaces that were flattened to `box`, by `flatten` if it is known; they may have names.
+    def __init__(self, box: Any, parts: Mapping[str, Any], flatten: Callable[[Any], Any]) -> None:
+        """`parts` are the spaces, by name, that were flattened to `box` by `flatten`.
 
         `flatten` makes vectors `[N, D]` from arrays `[N, ...]` of the spaces, in their dictionaries and tuples.
         """
         super().__init__(box.low, box.high, box.shape, box.dtype)
         arrays: list[FlattenedArray] = []
-        named = parts if isinstance(parts, Mapping) else {str(place): part for place, part in enumerate(parts)}
-        self.names = tuple(named)
-        for part in named.values():
+        self.names = tuple(parts)
+        for part in parts.values():
             shape = part.shape if isinstance(part, spaces.Box) else (spaces.flatdim(part),)
             arrays.append(FlattenedArray(arrays[-1].stop if arrays else 0, shape))
         self.arrays = tuple(arrays)
         self.flatten = flatten
 
 
-def leaf_spaces(space: Any) -> list[Any]:
-    """The spaces within nested dictionaries and tuples, in the order of gymnasium's `flatten`."""
-    return list(leaf_spaces_by_name(space).values())
-
-
-def leaf_spaces_by_name(space: Any, name: str = "") -> dict[str, Any]:
-    """The spaces within nested dictionaries and tuples, by their keys and places with colons between them."""
-    if not isinstance(space, spaces.Dict | spaces.Tuple):
-        return {name: space}
-    parts = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
-    named = [leaf_spaces_by_name(part, f"{name}:{key}" if name else str(key)) for key, part in parts]
-    return {name: leaf for leaves in named for name, leaf in leaves.items()}
+def find_leaves(tree: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """The spaces or arrays in nested dictionaries and tuples, with their keys and places joined by colons, as in
+    EnvPool's core. Dictionaries are sorted by their keys, as by gymnasium's `flatten`."""
+    if not isinstance(tree, Mapping | tuple | spaces.Tuple):
+        yield name, tree
+        return
+    for key, part in sorted(tree.items()) if isinstance(tree, Mapping) else enumerate(tree):
+        yield from find_leaves(part, f"{name}:{key}" if name else str(key))
 
 
 def is_text(space: Any) -> bool:
@@ -73,7 +66,7 @@ def is_byte_space(space: Any) -> bool:
 def can_flatten(space: Any) -> bool:
     """Whether gymnasium flattens observations of `space` to one vector, and none of its parts are texts."""
     try:
-        leaves = leaf_spaces(space)
+        leaves = [leaf for _, leaf in find_leaves(space)]
         chosen = any(isinstance(leaf, spaces.OneOf) for leaf in leaves)  # its observations are pairs
         return bool(space.is_np_flattenable) and not chosen and not any(map(is_text, leaves))
     except NotImplementedError:  # a kind of space that gymnasium does not know

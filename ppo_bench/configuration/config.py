@@ -59,7 +59,7 @@ class Config:
         `elsewhere` says that another machine will train, whose devices are unknown.
         """
         if not self.steps_envs:
-            in_jax = "jax" in self.backend.libraries(self.task.id)
+            in_jax = self.framework.library != "jax"
             what = "part of a JAX program" if in_jax else "made of PyTorch tensors"
             raise ConfigError(
                 f"framework={self.framework.name} cannot step {self.task.id} of backend={self.backend.name}, which is "
@@ -105,8 +105,8 @@ class Config:
 
     @property
     def steps_envs(self) -> bool:
-        """Whether the framework can step the environments; see `Backend.libraries`."""
-        backend = self.backend
+        """Whether the framework can step the environments; see `Backend`."""
+        backend: Any = self.backend
         return not backend.in_graph or self.framework.library in backend.libraries(self.task.id)
 
     def _require_devices(self) -> None:

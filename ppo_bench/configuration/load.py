@@ -191,7 +191,7 @@ def _choice(key: str, node: Any) -> Any:
     made: Any = instantiate(node, _convert_="object") if isinstance(node, DictConfig) else None
     if made is None and group == "tracker":
         raise ConfigError(f"{key}={node}: a file of the group tracker begins with the line # @package tracker.<name>")
-    for member in MEMBERS[group]:
+    for member in (*MEMBERS[group], *(["libraries"] if getattr(made, "in_graph", False) else [])):
         if not hasattr(made, member):
             raise ConfigError(
                 f"{key}={node} is not a choice of the group {group}: it has no `{member}`; see docs/architecture.md"

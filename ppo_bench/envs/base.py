@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import gymnasium
 
 
-LIBRARIES = ("jax", "torch")
-"""Array libraries of the frameworks."""
 DEFAULT_INFO_KEYS = {"is_success"}
 """The `Task.info` of conf/config.yaml."""
 NO_LIMIT = 2**31 - 1
@@ -256,16 +254,17 @@ class Task:
 
 
 class Backend(Protocol):
-    """A choice of the group `backend`, made from its YAML file: where environments come from."""
+    """A choice of the group `backend`, made from its YAML file: where environments come from.
+
+    A backend with `in_graph` also has `libraries(env_id)`: array libraries that step the environments with this id, a
+    tuple of `jax` and `torch`; see `Torch.library`.
+    """
 
     in_graph: ClassVar[bool]
     """Whether its environments are `GraphEnv`s; false if they run on the host."""
     vmappable: ClassVar[bool]
     """Whether `jax.vmap` can step several sets of its environments, as a training of several runs needs."""
     name: str
-
-    def libraries(self, env_id: str) -> tuple[str, ...]:
-        """Array libraries that step its environments with this id, of `jax` and `torch`; see `Torch.library`."""
 
     def require(self) -> None:
         """Raise `ConfigError` if a package of the backend is not installed or an option is out of range."""

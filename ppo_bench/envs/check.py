@@ -207,7 +207,8 @@ def _seeds(first: Play, other: Play, repeats: bool, players: int) -> Iterator[Fi
     evidence = "two plays are the same bit for bit" if repeats else "two plays differ"
     yield Finding("a seed determines everything", repeats, evidence)
     num_envs = first.obs.shape[1]
-    twins = [(i, j) for i in range(num_envs) for j in range(i) if np.array_equal(first.obs[:, i], first.obs[:, j])]
+    pairs = [(i, j) for i in range(num_envs) for j in range(i // players * players)]  # of different games
+    twins = [(i, j) for i, j in pairs if np.array_equal(first.obs[:, i], first.obs[:, j])]
     yield Finding("environments differ from each other", not twins, f"identical pairs: {twins or 'none'}")
     differs = not np.array_equal(first.obs, other.obs)
     same = "observations are identical" + (": a game without chance" if players > 1 else "")

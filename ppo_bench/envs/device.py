@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from ppo_bench.common.classes import import_class
 from ppo_bench.common.errors import ConfigError, as_config_error, require
 from ppo_bench.common.gpu_memory import share_gpu_memory
-from ppo_bench.envs.base import LIBRARIES, Task
+from ppo_bench.envs.base import Task
 from ppo_bench.envs.spaces import require_supported_spaces
 from ppo_bench.envs.turns import require_players
 
@@ -52,13 +52,13 @@ class DeviceBackend:
     name: str
 
     def libraries(self, env_id: str) -> tuple[str, ...]:
-        """See `Backend.libraries`; PyTorch steps those of one's own dynamics that are `PortableDynamics`."""
+        """See `Backend`; PyTorch steps those of one's own dynamics that are `PortableDynamics`."""
         portable = env_id in (*DYNAMICS, *DEEP_SEA)
         if ":" in env_id:
             from ppo_bench.envs.dynamics.base import PortableDynamics
 
             portable = issubclass(import_class("env.id", env_id.replace(":", ".")), PortableDynamics)
-        return LIBRARIES if portable else ("jax",)
+        return ("jax", "torch") if portable else ("jax",)
 
     def require(self) -> None:
         """Do nothing: `make` raises `ConfigError` if a package that the environments need is not installed."""
@@ -120,8 +120,9 @@ def _own_dynamics(task: Task) -> Dynamics:
     if all(hasattr(cls, name) for name in GYMNAX_METHODS):
         from ppo_bench.envs.jax.gymnax import Gymnax
 
-        return Gymnax(cls(), task.kwargs)
-    dynamics: Dynamics = cls(**task.kwargs)
+        dynamics: Dynamics = Gymnax(cls(), task.kwargs)
+    else:
+        dynamics = cls(**task.kwargs)
     if missing := [
         name for name in ("reset", "step", "observe", "time_limit", "num_words") if not hasattr(dynamics, name)
     ]:

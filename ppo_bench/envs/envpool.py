@@ -11,7 +11,7 @@ import numpy as np
 
 from ppo_bench.common.errors import ConfigError, nearest, one_line, require
 from ppo_bench.common.values import NOT_HASHED
-from ppo_bench.envs.base import LIBRARIES, NO_LIMIT, EnvStep, PolicyInput, Task
+from ppo_bench.envs.base import NO_LIMIT, EnvStep, PolicyInput, Task
 from ppo_bench.envs.observation_flattening import ObservationFlattener, declare_categories, observation_flattener
 from ppo_bench.envs.spaces import require_supported_spaces
 from ppo_bench.envs.turns import get_num_games, make_player_inputs, make_player_steps, require_players
@@ -46,10 +46,6 @@ class EnvPoolBackend:
     vmappable: ClassVar[bool] = False
     name: str
     num_threads: int = field(metadata=NOT_HASHED)
-
-    def libraries(self, env_id: str) -> tuple[str, ...]:
-        """See `Backend.libraries`."""
-        return LIBRARIES
 
     def require(self) -> None:
         """Raise `ConfigError` if EnvPool is not installed or an option is out of range."""

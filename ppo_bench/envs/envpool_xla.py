@@ -23,7 +23,7 @@ class EnvPoolXlaBackend:
     num_threads: int = field(metadata=NOT_HASHED)
 
     def libraries(self, env_id: str) -> tuple[str, ...]:
-        """See `Backend.libraries`."""
+        """See `Backend`."""
         return ("jax",)
 
     def require(self) -> None:

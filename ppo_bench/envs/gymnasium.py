@@ -21,7 +21,7 @@ from hydra.utils import instantiate
 from ppo_bench.common.errors import ConfigError, RunError, as_config_error, require
 from ppo_bench.common.values import NOT_HASHED
 from ppo_bench.envs.action_masks import MASK, ActionMasks, find_action_mask, flatten_action_mask
-from ppo_bench.envs.base import DEFAULT_INFO_KEYS, LIBRARIES, MAX_STEPS_PER_GAME, EnvStep, PolicyInput, Task
+from ppo_bench.envs.base import MAX_STEPS_PER_GAME, EnvStep, PolicyInput, Task
 from ppo_bench.envs.observation_flattening import observation_flattener
 from ppo_bench.envs.spaces import get_num_choices, require_supported_spaces
 from ppo_bench.envs.turns import require_players
@@ -39,10 +39,6 @@ class GymnasiumBackend:
     vmappable: ClassVar[bool] = False
     name: str
     vectorization: str = field(metadata=NOT_HASHED)
-
-    def libraries(self, env_id: str) -> tuple[str, ...]:
-        """See `Backend.libraries`."""
-        return LIBRARIES
 
     def require(self) -> None:
         """Raise `ConfigError` if an option is out of range."""
@@ -83,7 +79,10 @@ class GymnasiumEnv:
     def step(self, actions: np.ndarray) -> EnvStep:
         """See `VectorEnv.step`."""
         obs, reward, terminated, truncated, info = self._envs.step(actions.astype(self.action_space.dtype, copy=False))
-        self.episode_info = {name: _info_numbers(info, name) for name in self._info_keys if name in info}
+        # Gymnasium marks the environments that have an entry in `info["_" + name]`.
+        self.episode_info = {k: np.where(info[f"_{k}"], info[k], np.nan) for k in self._info_keys if k in info}
+        if reward.ndim > 1:
+            raise RunError(f"{self._id}: step returns a reward of shape {reward.shape[1:]}: return one number")
         with np.errstate(over="ignore"):  # the trainer names a reward that is not finite
             raw_reward = reward.astype(np.float32)
         learnt = np.sign(raw_reward) if self._reward_clip else raw_reward
@@ -114,21 +113,6 @@ class GymnasiumEnv:
     def close(self) -> None:
         """See `VectorEnv.close`."""
         self._envs.close()
-
-
-def _info_numbers(info: dict[str, Any], name: str) -> np.ndarray:
-    """The entries `info[name]` of N environments, `[N]` float64; NaN where an environment has none.
-
-    Gymnasium marks the environments that have it in `info["_" + name]`. Raises `RunError` if the entries are not
-    numbers.
-    """
-    try:
-        numbers = np.asarray(info[name], np.float64)
-        if numbers.ndim != 1:
-            raise ValueError(numbers.shape)
-        return np.where(info[f"_{name}"], numbers, np.nan)
-    except (TypeError, ValueError) as error:
-        raise RunError(f"info[{name!r}] is not one number: leave it out of env.info") from error
 
 
 def _try_env(task: Task, render_mode: str | None) -> tuple[Any, bool]:
@@ -179,21 +163,21 @@ def _make_task_env(task: Task, render_mode: str | None) -> Any:
 
 
 def _prepare_env(task: Task, env: Any, masks_actions: bool) -> Any:
-    """`env` as the vector of environments takes it: masks in `info`, numbers in `info` as floats, one array as
-    observation."""
+    """`env` as the vector of environments takes it: masks in `info`, of other entries only those that are read, one
+    array as observation."""
     if masks_actions:
         env = ActionMasks(env)
-    if set(task.info) - DEFAULT_INFO_KEYS:  # the others are 0 or 1 anyway
-        env = FloatInfo(env, task.info)
+    env = SelectInfo(env, task.info)
     flattener = observation_flattener(env.observation_space)
     return wrappers.TransformObservation(env, flattener.flatten_row, flattener.space) if flattener else env
 
 
-class FloatInfo(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """A wrapper that turns numbers in `info` into floats.
+class SelectInfo(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A wrapper that leaves only those entries of `info` that are read, numbers among them as floats.
 
-    Gymnasium joins the entries of N environments in an array of the type that the first one has, and an int would round
-    the others. The entries of a reset are left out: an episode records those of its last step.
+    Gymnasium joins the entries of N environments in an array of the type and shape that the first one has. An int would
+    round the others, and an entry of another shape would be an error. Numbers of a reset are left out: an episode
+    records those of its last step.
     """
 
     def __init__(self, env: Any, names: Sequence[str]) -> None:
@@ -203,16 +187,19 @@ class FloatInfo(gymnasium.Wrapper[Any, Any, Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """See `gymnasium.Env.reset`."""
         obs, info = self.env.reset(seed=seed, options=options)
-        return obs, {name: value for name, value in info.items() if name not in self._names}
+        return obs, {MASK: info[MASK]} if MASK in info else {}
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """See `gymnasium.Env.step`."""
         obs, reward, terminated, truncated, info = self.env.step(action)
-        given = {name: np.asarray(info[name]) for name in self._names if name in info}
-        numbers = {
-            name: float(value.item()) for name, value in given.items() if value.size == 1 and value.dtype.kind in "biuf"
-        }
-        return obs, reward, terminated, truncated, info | numbers
+        selected = {name: info[name] for name in (MASK, "life_lost") if name in info}
+        for name in self._names:
+            if (value := info.get(name)) is not None:
+                array = np.asarray(value)
+                if array.size != 1 or array.dtype.kind not in "biuf":
+                    raise RunError(f"info[{name!r}] is not one number: leave it out of env.info")
+                selected[name] = float(array.item())
+        return obs, reward, terminated, truncated, selected
 
 
 def _follow_robot(env: Any) -> None:

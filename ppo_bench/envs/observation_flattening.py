@@ -5,18 +5,19 @@ The order is that of gymnasium's `flatten`: the parts of a dictionary sorted by 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.flattened import (
     FlattenedBox,
     can_flatten,
+    find_leaves,
     is_byte_space,
     is_text,
-    leaf_spaces_by_name,
 )
 
 FlattenFunction = Callable[[Any], Any]
@@ -53,13 +54,13 @@ class ObservationFlattener:
 
     def __call__(self, obs: Any) -> Any:
         """Vectors `[N, D]` of arrays `[N, ...]` in dictionaries and tuples."""
-        arrays = _leaves(obs)
+        arrays = dict(find_leaves(obs))
         parts = [function(arrays[name]).astype(self._dtype) for name, function in self._functions.items()]
         return parts[0].__array_namespace__().concatenate(parts, 1)
 
     def flatten_row(self, obs: Any) -> np.ndarray:
         """The vector `[D]` of one observation."""
-        leaves = _leaves(obs)
+        leaves = dict(find_leaves(obs))
         row: np.ndarray = self({name: np.asarray(leaves[name])[None] for name in self._functions})[0]
         return row
 
@@ -86,11 +87,16 @@ def dropped_texts(space: Any) -> list[str]:
     """Names of the texts among the observations that were flattened to `space`."""
     if not (isinstance(space, FlattenedBox) and isinstance(space.flatten, ObservationFlattener)):
         return []
-    return [name for name, part in leaf_spaces_by_name(space.flatten.source).items() if is_text(part)]
+    return [name for name, part in find_leaves(space.flatten.source) if is_text(part)]
 
 
 def _leaves_without_texts(space: Any) -> dict[str, Any]:
-    return {name: leaf for name, leaf in _leaves(space).items() if not is_text(leaf)}
+    """The parts of `space` by name. Raises `ConfigError` if two have the same name."""
+    leaves = list(find_leaves(space))
+    names = [name for name, _ in leaves]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise ConfigError(f"two parts of the observations are named {min(twice)}: rename one, without a colon")
+    return {name: leaf for name, leaf in leaves if not is_text(leaf)}
 
 
 def _declare_part(space: Any, all_bytes: bool) -> Any:
@@ -99,19 +105,6 @@ def _declare_part(space: Any, all_bytes: bool) -> Any:
         return space
     shape = (*space.shape, 1) if len(space.shape) == 2 else space.shape
     return spaces.Box(0, 255, shape, np.uint8) if all_bytes else spaces.Box(0.0, 1.0, shape, np.float32)
-
-
-def _leaves(tree: Any, name: str = "") -> dict[str, Any]:
-    """The spaces or arrays in nested dictionaries and tuples, by their path with colons, as in EnvPool's core.
-
-    Dictionaries are sorted by their keys.
-    """
-    if not isinstance(tree, Mapping | tuple | spaces.Tuple):
-        return {name: tree}
-    start = f"{name}:" if name else ""
-    items = sorted(tree.items()) if isinstance(tree, Mapping) else enumerate(tree)
-    parts = [_leaves(part, f"{start}{key}") for key, part in items]
-    return {name: leaf for part in parts for name, leaf in part.items()}
 
 
 def _flatten_function(space: Any, all_bytes: bool) -> FlattenFunction:

@@ -15,7 +15,7 @@ import numpy as np
 from ppo_bench.common.errors import ConfigError, as_config_error, nearest, require
 from ppo_bench.common.values import NOT_HASHED
 from ppo_bench.envs.atari_players import AtariPlayers, require_atari, roms
-from ppo_bench.envs.base import LIBRARIES, EnvStep, PolicyInput, Task
+from ppo_bench.envs.base import EnvStep, PolicyInput, Task
 from ppo_bench.envs.pettingzoo_game import Game
 from ppo_bench.envs.spaces import require_supported_spaces
 from ppo_bench.envs.turns import get_num_games, require_players
@@ -30,10 +30,6 @@ class PettingZooBackend:
     vmappable: ClassVar[bool] = False
     name: str
     vectorization: str = field(metadata=NOT_HASHED)
-
-    def libraries(self, env_id: str) -> tuple[str, ...]:
-        """See `Backend.libraries`."""
-        return LIBRARIES
 
     def require(self) -> None:
         """Raise `ConfigError` if its package is missing or an option is out of range."""

@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium import spaces
 
 from ppo_bench.common.errors import ConfigError, one_line
-from ppo_bench.common.flattened import can_flatten, leaf_spaces_by_name
+from ppo_bench.common.flattened import can_flatten, find_leaves
 from ppo_bench.envs.base import Task
 
 
@@ -23,9 +23,7 @@ def require_supported_spaces(task: Task, observation_space: spaces.Space[Any], a
     """Raise `ConfigError` unless observations are one array, and actions are integers or a vector of floats."""
     if not isinstance(observation_space, spaces.Box):
         kind = type(observation_space).__name__
-        parts = [
-            name for name, part in leaf_spaces_by_name(observation_space).items() if name and not can_flatten(part)
-        ]
+        parts = [name for name, part in find_leaves(observation_space) if name and not can_flatten(part)]
         named = f", and {', '.join(parts)} cannot be laid out as one" if parts else ""
         raise ConfigError(
             f"{task.id}: observations of kind {kind} are not supported here, only those that can be laid out as one "
@@ -38,7 +36,7 @@ def require_supported_spaces(task: Task, observation_space: spaces.Space[Any], a
     floats = isinstance(action_space, spaces.Box) and np.issubdtype(action_space.dtype, np.floating)
     starts = np.atleast_1d(getattr(action_space, "start", 0))
     if isinstance(action_space, spaces.Discrete | spaces.MultiDiscrete) and starts.any():
-        raise ConfigError(f"{task.id}: discrete actions must start at 0, not at {starts.max()}")
+        raise ConfigError(f"{task.id}: discrete actions must start at 0, not at {starts[starts != 0][0]}")
     if not isinstance(action_space, spaces.Discrete) and not (
         vector and (floats or not isinstance(action_space, spaces.Box))
     ):

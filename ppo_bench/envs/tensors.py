@@ -27,7 +27,7 @@ class TensorsBackend:
     name: str
 
     def libraries(self, env_id: str) -> tuple[str, ...]:
-        """See `Backend.libraries`."""
+        """See `Backend`."""
         return ("torch",)
 
     def require(self) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
-from ppo_bench.common.errors import ENV_ERRORS, ConfigError, RunError, as_run_error, exit_as_error, one_line
+from ppo_bench.common.errors import ConfigError, RunError, as_run_error, exit_as_error, one_line
 from ppo_bench.envs.base import Backend
 
 
@@ -45,7 +45,9 @@ class GymVectorEnv:
         try:
             with exit_as_error(env_id):
                 self._envs: Any = kind(each, copy=False, autoreset_mode=AutoresetMode.NEXT_STEP)
-        except EOFError as error:
+        except (EOFError, ConnectionError) as error:
+            if not self._has_workers:
+                raise as_run_error(env_id, error) from error
             raise RunError(f"a worker process of {env_id} has ended as it began") from error
         except RuntimeError as error:
             raise ConfigError(f"{env_id}: {one_line(error)}") from error
@@ -66,10 +68,12 @@ class GymVectorEnv:
         return frame
 
     def _call(self, method: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        """The result of `method`. Raises `RunError` if a worker process has ended."""
+        """The result of `method`. Raises `RunError` if an environment raises, or a worker process has ended."""
         try:
             return method(*args, **options)
-        except ENV_ERRORS as error:
+        except (ConfigError, RunError):
+            raise
+        except (Exception, SystemExit) as error:
             if not self._has_workers:
                 raise as_run_error(self._id, error) from error
             if not isinstance(error, EOFError | ConnectionError):

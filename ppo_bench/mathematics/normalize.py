@@ -123,7 +123,7 @@ def normalize_observations(xp: Any, stats: RunningStats, observations: Array, cl
     return xp.clip((observations - stats.mean) / xp.sqrt(stats.var + EPSILON), -clip, clip)
 
 
-def update_discounted_returns(xp: Any, returns: Array, rewards: Array, mask: Array, gamma: float) -> Array:
+def update_discounted_returns(returns: Array, rewards: Array, mask: Array, gamma: float) -> Array:
     """The discounted sum `[N]` of the rewards so far in each episode; it is 0 after a reset step, where `mask` is 0."""
     return (returns * gamma + rewards) * mask
 

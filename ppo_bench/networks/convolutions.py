@@ -106,15 +106,15 @@ def output_sides(windows: Sequence[Window], height: int, width: int) -> tuple[in
     return height, width
 
 
-def input_sizes(name: str, shape: tuple[int, ...], windows: Sequence[Window]) -> dict[str, Any]:
-    """The `channels` of images of `shape`, and the `pixels` that the convolutions of the network `name` make of them.
+def input_sizes(setting: str, shape: tuple[int, ...], windows: Sequence[Window]) -> dict[str, Any]:
+    """The `channels` of images of `shape`, and the `pixels` that the convolutions of `windows` make of them.
 
-    Raises `ConfigError` if they are no images, or too small.
+    Raises `ConfigError` if they are no images, or too small; it names `setting`, such as `network=nature_cnn`.
     """
     *sides, channels = image_shape(shape)
     height, width = output_sides(windows, *sides)
     if min(height, width) < 1:
-        raise ConfigError(f"network={name}: images of shape {shape} are too small for it; use network=mlp or lstm")
+        raise ConfigError(f"{setting}: images of shape {shape} are too small for it; use network=mlp or lstm")
     return {"channels": channels, "pixels": height * width}
 
 

@@ -148,6 +148,11 @@ class OwnSpec(NetworkSpec):
         if getattr(module, library) is None:
             raise ConfigError(f"network.{library}=null: this framework needs a module of your own of {library}")
         if library == "flax" and module.flax and module.torch:
+            if module.flax.carry != module.torch.carry:
+                raise ConfigError(
+                    f"{module.flax.setting} has the carry {module.flax.carry}, and {module.torch.setting} "
+                    f"{module.torch.carry}: give both the same names and shapes"
+                )
             module.flax.translate_params(module.torch.initial_params(0), dict(module.names))
         self._require_outputs(getattr(module, library), library)
 
@@ -162,8 +167,9 @@ class OwnSpec(NetworkSpec):
         size = self.actions.action_dim
         if not self.parameters or not module.shapes:
             raise ConfigError(f"{module.setting} has no parameters to train")
-        if carry and len(shapes) == 3 and isinstance(outputs[2], dict):
-            after = {name: tuple(x.shape) for name, x in outputs[2].items()}
+        if carry and len(shapes) == 3:
+            is_dict, kind = isinstance(outputs[2], dict), type(outputs[2]).__name__
+            after = {name: tuple(np.shape(x)) for name, x in outputs[2].items()} if is_dict else kind
             if after != (before := {name: x.shape for name, x in carry.items()}):
                 raise ConfigError(f"{module.setting} returns the carry {after} for two observations: expected {before}")
         if len(shapes) != 2 + bool(carry) or shapes[0] != (2, size) or shapes[1] not in ((2,), (2, 1)):

@@ -10,11 +10,10 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ppo_bench.common.errors import ConfigError
 from ppo_bench.mathematics.arrays import Array, Tree, select_prefix
 from ppo_bench.mathematics.weights import Parameter
-from ppo_bench.networks.convolutions import MIN_IMAGE_SIDE, NATURE, input_sizes
-from ppo_bench.networks.layers import conv, linear
+from ppo_bench.networks.convolutions import NATURE, input_sizes, nature_parameters
+from ppo_bench.networks.layers import linear
 from ppo_bench.networks.module_spec import ModuleSpec, hashable
 from ppo_bench.networks.network import NetworkSpec
 
@@ -60,23 +59,13 @@ class RndNetworks:
 def rnd_networks(network: NetworkSpec, units: int) -> RndNetworks:
     """Predictor and target with `units` features for the observations of `network`.
 
-    Raises `ConfigError` for images of less than `MIN_IMAGE_SIDE` in height or width.
+    Raises `ConfigError` for images that are too small for the convolutions.
     """
     shape = network.input_shape
     if network.uint8 and len(shape) == 3:
-        if min(shape[:2]) < MIN_IMAGE_SIDE:
-            size_text = " x ".join(map(str, shape[:2]))
-            raise ConfigError(
-                f"algorithm=rnd takes images of {MIN_IMAGE_SIDE} x {MIN_IMAGE_SIDE} pixels or more, not {size_text}"
-            )
         name, shape = "rnd_networks.ImageFeatures", (*shape[:2], 3 if shape[2] % 3 == 0 else 1)
-        sizes = {**input_sizes("rnd", shape[:2], NATURE), "channels": shape[2]}
-        layers = (
-            *conv("0", shape[2], 32, kernel=8),
-            *conv("1", 32, 64, kernel=4),
-            *conv("2", 64, 64, kernel=3),
-            *linear("3", 64 * sizes["pixels"], units),
-        )
+        sizes = {**input_sizes("algorithm=rnd", shape[:2], NATURE), "channels": shape[2]}
+        layers = tuple(p._replace(name=p.name.removeprefix("trunk.")) for p in nature_parameters(**sizes, units=units))
     else:
         name, shape = "rnd_networks.VectorFeatures", (math.prod(shape),)
         sizes = {"inputs": shape[0]}

@@ -86,7 +86,7 @@ class NatureCnn:
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces; see `Mlp.build`."""
-        sizes = input_sizes("nature_cnn", observation_space.shape, NATURE)
+        sizes = input_sizes("network=nature_cnn", observation_space.shape, NATURE)
         trunk = nature_parameters(**sizes, units=512)
         return _shared_cnn("cnn.NatureCnn", trunk, 512, sizes, observation_space, action_space, streams)
 
@@ -100,7 +100,7 @@ class ImpalaCnn:
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces; see `Mlp.build`."""
-        sizes = input_sizes("impala_cnn", observation_space.shape, IMPALA)
+        sizes = input_sizes("network=impala_cnn", observation_space.shape, IMPALA)
         trunk = impala_parameters(**sizes)
         return _shared_cnn("cnn.ImpalaCnn", trunk, 256, sizes, observation_space, action_space, streams)
 
@@ -111,7 +111,7 @@ class MinAtarCnn:
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces; see `Mlp.build`."""
-        sizes = input_sizes("minatar_cnn", observation_space.shape, (Window(3, 1),))
+        sizes = input_sizes("network=minatar_cnn", observation_space.shape, (Window(3, 1),))
         trunk = (*conv("trunk.0", sizes["channels"], 16, kernel=3), *linear("trunk.1", 16 * sizes["pixels"], 128))
         return _shared_cnn("cnn.MinAtarCnn", trunk, 128, sizes, observation_space, action_space, streams)
 
@@ -122,7 +122,7 @@ class RndCnn:
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces; see `Mlp.build`."""
-        sizes = input_sizes("rnd_cnn", observation_space.shape, NATURE)
+        sizes = input_sizes("network=rnd_cnn", observation_space.shape, NATURE)
         trunk = (*nature_parameters(**sizes, units=256), *linear("trunk.4", 256, 448))
         actor_critic = (
             *linear("actor.0", 448, 448, gain=0.01),
@@ -145,7 +145,7 @@ class Combined(Mlp):
                 f"network=combined takes dictionaries with images from {MIN_IMAGE_SIDE} x {MIN_IMAGE_SIDE} pixels, of "
                 "which env.observe leaves none: use network=auto"
             )
-        image_encoders = [ImageEncoder(i, **input_sizes("combined", i.shape, NATURE)) for i in images]
+        image_encoders = [ImageEncoder(i, **input_sizes("network=combined", i.shape, NATURE)) for i in images]
         others, actions = ranges_between_images(images, observation_space.shape[0]), action_spec(action_space)
         features = IMAGE_FEATURES * len(image_encoders) + sum(stop - start for start, stop in others)
         encoder_parameters = (
@@ -230,7 +230,7 @@ class RecurrentCnn:
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces; see `Mlp.build`."""
-        sizes, actions = input_sizes("lstm_cnn", observation_space.shape, NATURE), action_spec(action_space)
+        sizes, actions = input_sizes("network=lstm_cnn", observation_space.shape, NATURE), action_spec(action_space)
         return network_spec(
             "recurrent.RecurrentCnn",
             observation_space,

@@ -117,7 +117,7 @@ class Trxl:
         actions, inputs = action_spec(action_space), math.prod(shape)
         image, decoder_shape, trunk = None, None, linear("trunk.0", inputs, self.dim, uniform=True)
         if images:
-            sizes = input_sizes("trxl", shape, NATURE)
+            sizes = input_sizes("network=trxl", shape, NATURE)
             image = sizes["channels"], sizes["pixels"]
             trunk = nature_parameters(*image, self.dim, uniform=True)
             decoder_shape = decoder_input_shape(image_shape(shape)[:2]) if self.reconstruction_coef else None

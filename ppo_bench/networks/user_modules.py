@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ppo_bench.common.classes import import_class
-from ppo_bench.common.errors import ConfigError, as_config_error
+from ppo_bench.common.errors import ConfigError, as_config_error, require
 from ppo_bench.mathematics.arrays import Arrays, Tree
 
 
@@ -22,13 +22,16 @@ class UserModule:
 
     def __init__(self, target: str, spaces: tuple[Any, Any]) -> None:
         """`target` names the class."""
-        key, base = f"network.{self.namespace.partition('.')[0]}", importlib.import_module(self.namespace).Module
-        self.setting, self._spaces, self._cls = f"{key}={target}", spaces, import_class(key, target, base)
+        library = self.namespace.partition(".")[0]
+        self.setting, self._spaces = f"network.{library}={target}", spaces
+        require(library, "torch" if library == "torch" else "jax", self.setting)
+        self._cls = import_class(f"network.{library}", target, importlib.import_module(self.namespace).Module)
         self._module = self._construct()
-        zeros = self._module.initial_carry() if hasattr(self._module, "initial_carry") else {}
-        if not isinstance(zeros, Mapping) or any(np.asarray(x).any() for x in zeros.values()):
-            raise ConfigError(f"{self.setting}: initial_carry returns arrays of zeros by name, as in {{'h': zeros}}")
-        self.carry: dict[str, tuple[int, ...]] = {name: tuple(x.shape) for name, x in zeros.items()}
+        with as_config_error(self.setting):
+            zeros = self._module.initial_carry() if hasattr(self._module, "initial_carry") else {}
+            if not isinstance(zeros, Mapping) or any(np.asarray(x).any() for x in zeros.values()):
+                raise ConfigError(f"{self.setting}: initial_carry returns arrays of zeros by name, as {{'h': zeros}}")
+        self.carry: dict[str, tuple[int, ...]] = {name: tuple(np.shape(x)) for name, x in zeros.items()}
         """Shapes of the arrays of the carry of one environment, by name."""
 
     def __eq__(self, other: object) -> bool:
@@ -135,6 +138,8 @@ class FlaxModule(UserModule):
         Kernels `[in, out]` and `[height, width, in, out]` are PyTorch's weights `[out, in]` and `[out, in, height,
         width]`. Raises `ConfigError` for a name without a parameter, or with one of another shape.
         """
+        if unknown := set(names) - set(self.shapes):
+            raise ConfigError(f"network.names: {min(unknown)} is not the name of a parameter of network.flax")
         found: dict[str, Any] = {}
         for name, shape in self.shapes.items():
             theirs = params.get(names.get(name, ""))

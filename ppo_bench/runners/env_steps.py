@@ -30,7 +30,7 @@ def after_step(
     if hp.norm_reward:
         stats, returns = normalize.select_stats(before, "normalize.return"), before["envs.discounted_returns"]
         rewards, mask = xp.asarray(rewards, dtype=xp.float64), xp.asarray(value_mask, dtype=xp.float64)
-        returns = normalize.update_discounted_returns(xp, returns, rewards, mask, hp.gamma)
+        returns = normalize.update_discounted_returns(returns, rewards, mask, hp.gamma)
         stats = normalize.update_stats(xp, stats, returns, mask, all_reduce_moments)
         rewards = normalize.normalize_rewards(xp, stats, rewards, hp.reward_clip)
         after |= normalize.stats_arrays(stats, "normalize.return") | {"envs.discounted_returns": returns}

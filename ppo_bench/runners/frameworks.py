@@ -46,7 +46,7 @@ class Torch:
     """`framework=torch_eager`; see conf/framework/torch_eager.yaml for what the options mean."""
 
     library: ClassVar[str] = "torch"
-    """Its array library, which also steps environments on the device; see `Backend.libraries`."""
+    """Its array library, which also steps environments on the device; see `Backend`."""
     process_per_device: ClassVar[bool] = True
     """Whether several devices need one process each, or those of a machine share one."""
     iterations_per_call: ClassVar[int] = 1

@@ -191,7 +191,7 @@ class HostEnvs:
         mask, normalized, hp = value_mask.astype(np.float64), np.empty_like(rewards), self._ppo
         step_moments = []
         for t, row in enumerate(rewards):
-            returns = normalize.update_discounted_returns(FastNumpy, returns, row, mask[t], hp.gamma)
+            returns = normalize.update_discounted_returns(returns, row, mask[t], hp.gamma)
             step_moments.append(normalize.moments(FastNumpy, returns, mask[t]))
         if self._process_group:  # one collective operation for all steps
             columns = self._all_reduce_moments(

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
+from ppo_bench.common.errors import RunError
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import PolicyInput, VectorEnv
 from ppo_bench.mathematics import noise, normalize
@@ -19,6 +20,9 @@ from ppo_bench.runners.array_specs import normalization_array_specs
 from ppo_bench.runners.base import Episode, Policy
 from ppo_bench.runners.checkpoint import Checkpoint
 from ppo_bench.runners.episodes import accumulate_episodes, zero_totals
+
+MAX_STEPS_WITHOUT_AN_END = 1_000_000
+"""Number of steps of each environment after which `play` gives up if no episode that counts has ended."""
 
 
 class Player(Protocol):
@@ -120,18 +124,22 @@ def load_agent(config: Config, saved: Checkpoint, env: VectorEnv, greedy: bool, 
     network = config.network_for(env)
     root, arrays = config.root, saved.arrays
     policy = config.framework.policy(network, arrays, root.precision, root.device, config.tuning)
-    statistics = load_arrays(normalization_array_specs(env.observation_space.shape), saved.arrays)
-    obs_stats = normalize.select_stats(statistics, "normalize.obs") if config.ppo.norm_obs else None
     return Agent(
         network,
         policy,
-        obs_stats,
+        load_obs_stats(config, arrays, env),
         config.ppo.obs_clip,
         config.root.precision,
         greedy,
         seed,
         action_bounds(env.action_space, config.root.env.rescale_actions),
     )
+
+
+def load_obs_stats(config: Config, arrays: Arrays, env: VectorEnv) -> normalize.RunningStats | None:
+    """The statistics in a checkpoint's `arrays` that normalise observations; None if the run leaves them unchanged."""
+    statistics = load_arrays(normalization_array_specs(env.observation_space.shape), arrays)
+    return normalize.select_stats(statistics, "normalize.obs") if config.ppo.norm_obs else None
 
 
 def random_agent(config: Config, saved: Checkpoint, env: VectorEnv, seed: int) -> Agent:
@@ -187,7 +195,7 @@ def play(
     taking the first to end in any environment would favour short ones. Time limits are the environment's. A lost life
     ends no episode: an episode is a whole game. Returns are sums of unclipped rewards. Ends with the first step after
     which `stop` is not empty. Of a `MixedPlayer`, only the episodes of `ours` count. `watch` is called after the reset
-    and after every step.
+    and after every step. Raises `RunError` if no such episode ends in `MAX_STEPS_WITHOUT_AN_END` steps.
     """
     num_envs = env.num_envs
     rows = agent.rows(num_envs) if isinstance(agent, MixedPlayer) else np.arange(num_envs)
@@ -197,9 +205,15 @@ def play(
     policy_input = env.reset(noise.env_seeds(seed, 0, num_envs, noise.Stream.EVALUATION_ENV_SEEDS))
     watch()
     done, episode_start, totals, t = np.zeros(num_envs, bool), np.ones(num_envs, bool), zero_totals(num_envs), 0
+    last_end = 0
     carry: Tree = agent.carry(num_envs)
     same_step = getattr(env, "same_step", False)
     while (counted < wanted).any() and not stop:
+        if t - last_end >= MAX_STEPS_WITHOUT_AN_END:
+            raise RunError(
+                f"no episode has ended in {MAX_STEPS_WITHOUT_AN_END} steps: give the environment a time limit, such as "
+                "gymnasium's TimeLimit by env.wrappers"
+            )
         actions, carry = agent.act(t, policy_input, episode_start, carry)
         step = env.step(actions)
         watch()
@@ -210,6 +224,7 @@ def play(
         for episode in ended:
             if counted[episode.env] < wanted[episode.env]:
                 counted[episode.env] += 1
+                last_end = t
                 yield episode._replace(step=t * num_envs + episode.step)
         ends = step.terminated | step.truncated
         episode_start, done = (ends, np.zeros_like(ends)) if same_step else (done, ends)

@@ -129,7 +129,8 @@ def _returns(run_folder: Path, checkpoint_name: str, saved: checkpoint.Checkpoin
     """The returns of the newest evaluation of the checkpoint over more episodes than a video, or else of its last
     training episodes; None without."""
     paths = sorted(run_folder.glob(f"evaluations/{checkpoint_name}-*.json"), key=lambda path: path.stat().st_mtime)
-    found = [one for path in paths if (one := read_json(path, "remove it, or evaluate again"))["episodes"] > 1]
+    every = [read_json(path, "remove it, or evaluate again") for path in paths]
+    found = [one for one in every if one["episodes"] > 1 and not one.get("against")]
     if found:
         newest = found[-1]
         how = "likeliest" if newest["greedy"] else "sampled"

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import VectorEnv
 from ppo_bench.mathematics import normalize
-from ppo_bench.mathematics.arrays import Arrays, load_arrays
+from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.torch.ops import TorchOps
-from ppo_bench.runners.array_specs import normalization_array_specs
+from ppo_bench.runs.play import load_obs_stats
 
 
 class Deployed(nn.Module):
@@ -53,9 +53,7 @@ def deployed(config: Config, arrays: Arrays, env: VectorEnv) -> Deployed:
     """The policy of a checkpoint's `arrays`, for the spaces of `env`."""
     network = config.network_for(env)
     network.require("torch")
-    kept = load_arrays(normalization_array_specs(env.observation_space.shape), arrays)
-    stats = normalize.select_stats(kept, "normalize.obs") if config.ppo.norm_obs else None
-    return Deployed(network, arrays, stats, config.ppo.obs_clip)
+    return Deployed(network, arrays, load_obs_stats(config, arrays, env), config.ppo.obs_clip)
 
 
 def write_onnx(policy: Deployed, dtype: Any, path: Path) -> None:

@@ -21,6 +21,7 @@ from ppo_bench.envs.envpool import EnvPoolEnv
 from ppo_bench.envs.gymnasium import GymnasiumEnv
 from ppo_bench.envs.make import select_observations
 from ppo_bench.envs.pettingzoo import PettingZooEnv
+from ppo_bench.networks.network import action_spec
 
 NEEDS = "classic control needs pip install 'ppo-bench[video]', MuJoCo needs apt install libegl1 libgl1-mesa-dri"
 ATARI_FPS = 60
@@ -45,13 +46,16 @@ def draw_off_screen() -> None:
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 
 
-def open_scene(config: Config) -> Scene:
-    """One environment of a run. `draw_off_screen` has to precede it. Raises `ConfigError` if drawing fails."""
+def open_scene(config: Config, trained: VectorEnv) -> Scene:
+    """One environment of a run, with spaces of the sizes of `trained`, which the policy takes.
+
+    `draw_off_screen` has to precede it. Raises `ConfigError` if drawing fails.
+    """
     require("av", "video", "video=true")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            scene = _make_scene(config)
+            scene = _make_scene(config, trained)
             scene.env.reset([0])
             picture = scene.draw()
         if np.shape(picture)[2:] != (3,) or picture.dtype != np.uint8:
@@ -62,7 +66,7 @@ def open_scene(config: Config) -> Scene:
     return scene
 
 
-def _make_scene(config: Config) -> Scene:
+def _make_scene(config: Config, trained: VectorEnv) -> Scene:
     """The scene of a run. Raises `TypeError` if neither gymnasium nor EnvPool offers the environment."""
     env, backend, task = config.root.env, config.backend, config.task.with_num_envs(1)
     if backend.name == "pettingzoo":
@@ -72,16 +76,23 @@ def _make_scene(config: Config) -> Scene:
     if not own and (gymnasium_id := env.id or env.ids.get("gymnasium")):
         named = replace(task, id=gymnasium_id)
         try:
-            GymnasiumEnv(named, "sync").close()
+            tried = select_observations(GymnasiumEnv(named, "sync"), named)
+            tried.close()
         except ConfigError:
             if env.id is None or backend.name == "gymnasium":
                 raise  # else the id belongs to the run's backend, and gymnasium may not know it
         else:
-            return _scene_of(GymnasiumEnv(named, "sync", render_mode="rgb_array"), named)
+            if _sizes(tried) == _sizes(trained):
+                return _scene_of(GymnasiumEnv(named, "sync", render_mode="rgb_array"), named)
     if envpool_id := env.ids.get("envpool") if env.id is None else env.id if "envpool" in backend.name else None:
         pool = EnvPoolEnv(replace(task, id=envpool_id), num_threads=1, render_mode="rgb_array")
         return Scene(select_observations(pool, task), pool.render, FPS)
-    raise TypeError("neither gymnasium nor EnvPool offers it")
+    raise TypeError("neither gymnasium nor EnvPool offers it with these observations and actions")
+
+
+def _sizes(env: VectorEnv) -> tuple[object, ...]:
+    """Sizes of the observations and actions: gymnasium and EnvPool have environments of one id that differ in them."""
+    return env.observation_space.shape, action_spec(env.action_space)
 
 
 def _scene_of(env: GymnasiumEnv | PettingZooEnv, task: Task) -> Scene:
