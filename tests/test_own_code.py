@@ -6,13 +6,14 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ppo_bench.common.user_code import configured_objects, configured_user_code
+from ppo_bench.common.user_code import configured_objects, configured_user_code, loaded_user_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.provenance import provenance
 from tests.training import ENVIRONMENT
@@ -122,6 +123,10 @@ def test_code_below_pythons_own_folder_is_the_users_but_its_library_is_not(
         monkeypatch.setattr(sys, prefix, str(tmp_path.parent))
     assert configured_user_code(["nets.Net"]) is not None
     assert configured_user_code(["json.decoder.JSONDecoder", "numpy.random.Generator"]) is None
+    program = Path(sysconfig.get_path("scripts")) / "ppo-bench"
+    assert program.is_file()
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(program), raising=False)
+    assert "__main__" not in loaded_user_code()
 
 
 def test_a_tracker_of_the_user_is_no_part_of_the_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

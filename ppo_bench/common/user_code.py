@@ -120,7 +120,7 @@ def _select_user_files(files: Mapping[str, Path]) -> dict[str, Path]:
     candidates = {n: file for n, file in candidates.items() if not file.is_relative_to(here)}
     if not candidates:
         return {}
-    installed = {*map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")), str(here)}
+    installed = {*map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib", "scripts")), str(here)}
     elsewhere = [folder for folder in sys.path if folder and Path(folder).resolve() != Path.cwd()]
     installed |= {folder for folder in elsewhere if any(Path(folder).glob("*.dist-info"))}  # pip install --target
     folders = {path for folder in installed for path in (Path(folder).absolute(), Path(folder).resolve())}
