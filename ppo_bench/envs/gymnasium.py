@@ -192,6 +192,8 @@ class SelectInfo(gymnasium.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """See `gymnasium.Env.step`."""
         obs, reward, terminated, truncated, info = self.env.step(action)
+        if not info:  # the usual case, in the least time
+            return obs, reward, terminated, truncated, info
         selected = {name: info[name] for name in (MASK, "life_lost") if name in info}
         for name in self._names:
             if (value := info.get(name)) is not None:
