@@ -151,7 +151,7 @@ def _pair(task: ComparedTask, group: Group, baseline: Group, margin: float) -> P
         [run.seed for run in each.finished if run.final_return_mean is not None] for each in (group, baseline)
     )
     # Runs with the same seed and backend use the same noise and begin alike, so they are compared in pairs.
-    paired = ours == theirs and group.first.backend == baseline.first.backend
+    paired = ours == theirs and group.runs[0].backend == baseline.runs[0].backend
     # The margin does not depend on the group that is compared.
     test = tost(x, y, equivalence_margin(task.env_id, float(y.mean()), margin), paired=paired)
     return Pair(group, baseline, test, paired)

@@ -232,12 +232,12 @@ def _heat_maps(analysis: Analysis) -> Iterator[HeatMap]:
     of: dict[tuple[str, str, str], list[Group]] = {}
     for task in analysis.tasks:
         for group in task.groups:
-            of.setdefault((task.env, group.first.framework, str(group.first.execution)), []).append(group)
+            of.setdefault((task.env, group.runs[0].framework, str(group.runs[0].execution)), []).append(group)
     for (env, framework, _), groups in of.items():
-        keys = differing([group.first.setting for group in groups])
+        keys = differing([group.runs[0].setting for group in groups])
         if len(keys) != 2:
             continue
-        places = [tuple(str(group.first.setting.get(key)) for key in keys) for group in groups]
+        places = [tuple(str(group.runs[0].setting.get(key)) for key in keys) for group in groups]
         y, x = (sorted({place[k] for place in places}, key=rank) for k in (0, 1))
         values = np.full((len(y), len(x)), np.nan)
         for (row, column), group in zip(places, groups, strict=True):

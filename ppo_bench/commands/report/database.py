@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 SQL_TYPES = {"str": "VARCHAR", "int": "BIGINT", "bool": "BOOLEAN", "float": "DOUBLE", "dict": "JSON"}
 RUN_COLUMNS = {
-    each.name: SQL_TYPES[re.findall(r"\w+", str(each.type))[0]]
-    for each in fields(Run)
-    if each.name not in ("measured", "recompile_seconds")
+    each.name: SQL_TYPES[re.findall(r"\w+", str(each.type))[0]] for each in fields(Run) if each.name != "measured"
 }
 """Columns and types of the table `runs`."""
 INTEGERS = ("iteration", "global_step", "episodes", "env", "length")
@@ -169,23 +167,18 @@ def _make_tables(database: Database) -> None:
         for run in database.runs
     ]
     connection.executemany(f"insert into runs values ({', '.join('?' * len(RUN_COLUMNS))})", rows)
-    # Compilation, which varies between seeds, is left out of the seconds of training. In an unfinished run it is the
-    # excess of the first iteration over the median one.
+    # Compilation, which varies between seeds, is left out of the seconds of training: that of a resumption in the rows
+    # after it. In an unfinished run it is the excess of the first iteration over the median one.
     connection.execute("alter table steps add column training_seconds DOUBLE")
     connection.execute(
-        """update steps set training_seconds = wall_seconds - greatest(seconds, 0) from (
+        """update steps set training_seconds = greatest(0, wall_seconds - greatest(seconds, 0) + coalesce((
+            select sum(value::DOUBLE) from runs, json_each(recompile_seconds)
+            where runs.folder = steps.folder and key::BIGINT >= iteration), 0)) from (
             select folder, if(any_value(finished), any_value(compile_seconds), min(steps.wall_seconds) - any_value(
             (setting->>'ppo.num_envs')::BIGINT * (setting->>'ppo.num_steps')::BIGINT) / median(sps)) as seconds
             from steps join runs using (folder) group by folder) as compiled
         where compiled.folder = steps.folder"""
     )
-    for run in database.runs:
-        for iteration, seconds in (run.recompile_seconds or {}).items():  # not yet spent in the rows before
-            connection.execute(
-                "update steps set training_seconds = training_seconds + ? where folder = ? and iteration <= ?",
-                [seconds, run.folder, int(iteration)],
-            )
-    connection.execute("update steps set training_seconds = greatest(training_seconds, 0)")
     connection.execute(
         """create view metrics as
         select folder, runs.env, runs.backend, runs.framework, runs.seed, steps.* exclude folder

@@ -34,14 +34,9 @@ class Group:
     runs: list[Run]
 
     @property
-    def first(self) -> Run:
-        """The first of the runs."""
-        return self.runs[0]
-
-    @property
     def algorithm(self) -> str:
         """Name of the algorithm, such as `ppo` or `rnd`."""
-        return str(self.first.setting.get("algorithm.name", "ppo"))
+        return str(self.runs[0].setting.get("algorithm.name", "ppo"))
 
     @property
     def finished(self) -> list[Run]:
@@ -54,7 +49,7 @@ class Group:
         Times and speeds of runs that were trained by one program count once.
         """
         found = [value for run in self.finished if (value := getattr(run, name)) is not None]
-        if name in SPEEDS and "runs_at_once" in self.first.execution:
+        if name in SPEEDS and "runs_at_once" in self.runs[0].execution:
             found = list(dict.fromkeys(found))  # durations of two programs are never equal to the last digit
         return np.array(found, dtype=np.float64)
 
@@ -74,8 +69,8 @@ class ComparedTask:
         return min(
             candidates,
             key=lambda other: (
-                other.first.backend != group.first.backend,
-                len(differing([group.first.execution, other.first.execution])),
+                other.runs[0].backend != group.runs[0].backend,
+                len(differing([group.runs[0].execution, other.runs[0].execution])),
             ),
             default=None,
         )
@@ -101,7 +96,7 @@ def sort_runs(runs: Sequence[Run], by: str = FRAMEWORK) -> list[ComparedTask]:
             label = " ".join([env, *(f"{key}={setting_of[code].get(key)}" for key in keys)])
             groups = [Group(label, name, sorted(own, key=lambda run: run.seed)) for name, own in groups_of.items()]
             groups.sort(key=lambda group: rank(group.name))
-            tasks.append(ComparedTask(label, env, groups[0].first.env_id, groups))
+            tasks.append(ComparedTask(label, env, groups[0].runs[0].env_id, groups))
     return sorted(tasks, key=lambda task: (task.env, task.label))
 
 

@@ -105,7 +105,7 @@ def _references(analysis: Analysis, about: Sequence[str]) -> Table:
     """A row for each group and published result for its environment: means ± standard deviations (seeds)."""
     rows = [
         (
-            *(group.task, group.algorithm, group.name, group.first.total_timesteps, _spread(*moments(finals))),
+            *(group.task, group.algorithm, group.name, group.runs[0].total_timesteps, _spread(*moments(finals))),
             *(
                 _spread(theirs.mean, theirs.std, theirs.seeds),
                 f"{theirs.system} {theirs.variant}",
