@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from ppo_bench.common.errors import RunError
+from ppo_bench.runs.ranks import run_ranks
 from tests.faults import SECONDS, TWO, command, finish, folder_of
 from tests.processes import children, command_line, count_rows, wait_until
 from tests.training import ENVIRONMENT, ROOT, learnt
@@ -146,8 +148,18 @@ def test_a_rank_that_raises_ends_the_run_with_its_own_reason(tmp_path: Path) -> 
     ended = finish(run)
     assert ended.returncode == 1
     said = ended.stderr.strip().splitlines()[-1]
-    assert "the environment of rank 1" in said
-    assert said.startswith("ppo_bench: device 1 of 2: KeyError: ")
+    assert said.startswith("ppo_bench: tests.broken:RaisesInRank1-v0 raises KeyError: 'the environment of rank 1' (")
+
+
+def wait_for_rank_1() -> None:
+    if os.environ["RANK"] == "1":
+        raise KeyError("of rank 1")
+    time.sleep(SECONDS)
+
+
+def test_an_error_that_nothing_expects_names_its_device() -> None:
+    with pytest.raises(RunError, match=r"^device 1 of 2: KeyError: "):
+        run_ranks(2, wait_for_rank_1)
 
 
 @pytest.mark.parametrize(
