@@ -53,6 +53,21 @@ def train(framework: str, spec: TrainingSpec, seed: int = 1) -> Arrays:
     return arrays
 
 
+def cartpole_problem(*overrides: str) -> TrainingSpec:
+    """CartPole on gymnasium, of which ten iterations are planned."""
+    config = composed("backend=gymnasium", *overrides)
+    return problem_for(config.backend.make(config.task), 10, overrides)
+
+
+def after_iterations(framework: str, spec: TrainingSpec, count: int, seed: int = 3) -> Arrays:
+    """What a runner exports after some iterations."""
+    runner = runner_for(framework, spec)
+    state = runner.init(seed)
+    for _ in range(count):
+        state, _, _ = runner.iterate(state)
+    return runner.export(state)
+
+
 def played(
     runner: Runner[Any], seed: int, iterations: int, restart_after: int
 ) -> tuple[Arrays, list[Metrics], list[Episode]]:

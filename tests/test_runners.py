@@ -1,4 +1,4 @@
-"""Properties of every runner: seeds, early stops, annealing, checkpoints of other frameworks; all learn the same."""
+"""Properties of every runner: seeds, early stops, annealing; all learn the same. Of states: test_exported_states.py."""
 
 from __future__ import annotations
 
@@ -12,30 +12,14 @@ import numpy as np
 import pytest
 import torch
 
-from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import EnvStep
-from ppo_bench.mathematics.arrays import Arrays
-from ppo_bench.runners.base import TrainingSpec
 from tests.probes import Endless
-from tests.runners import ACTING, FRAMEWORKS, composed, problem_for, relative_distance, runner_for
+from tests.runners import ACTING, after_iterations, cartpole_problem, problem_for, relative_distance, runner_for
 from tests.scenes import RandomScenes, Recorder
 from tests.training import ENVIRONMENT
 
 SEED = 3
-
-
-def cartpole_problem(*overrides: str) -> TrainingSpec:
-    config = composed("backend=gymnasium", *overrides)
-    return problem_for(config.backend.make(config.task), 10, overrides)
-
-
-def after_iterations(framework: str, spec: TrainingSpec, count: int) -> Arrays:
-    runner = runner_for(framework, spec)
-    state = runner.init(SEED)
-    for _ in range(count):
-        state, _, _ = runner.iterate(state)
-    return runner.export(state)
 
 
 @pytest.mark.parametrize("framework", ACTING)
@@ -81,33 +65,6 @@ def test_the_learning_rate_falls_linearly(framework: str) -> None:
     np.testing.assert_allclose(rates, np.linspace(1e-3, 1e-4, 10), rtol=1e-12)
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_an_exported_state_goes_on_as_the_one_it_came_from(framework: str) -> None:
-    runner = runner_for(framework, cartpole_problem())
-    state, _, _ = runner.iterate(runner.init(SEED))
-    arrays = {name: array.copy() for name, array in runner.export(state).items()}
-    state, _, _ = runner.iterate(runner.restart_envs(state))
-    twin = runner_for(framework, cartpole_problem())
-    twin_state, _, _ = twin.iterate(twin.restore(arrays))
-    expected, found = runner.export(state), twin.export(twin_state)
-    assert all(np.array_equal(expected[name], found[name]) for name in expected)
-
-
-@pytest.mark.parametrize("framework", ACTING)
-def test_a_checkpoint_of_another_network_is_refused(framework: str) -> None:
-    small = cartpole_problem("network=mlp", "network.hidden_sizes=[8, 8]")
-    runner = runner_for(framework, cartpole_problem())
-    with pytest.raises(ConfigError, match=r"actor\.0\.weight is \[8, 4\] in the checkpoint and \[64, 4\]"):
-        runner.restore(after_iterations(framework, small, 0))
-    deeper = cartpole_problem("network=mlp", "network.hidden_sizes=[64, 2, 2]")
-    with pytest.raises(
-        ConfigError, match=r"missing: params\.actor\.3\.bias, params\.actor\.3\.weight, .*; unexpected: none"
-    ):
-        runner_for(framework, deeper).restore(
-            after_iterations(framework, cartpole_problem("network=mlp", "network.hidden_sizes=[64, 2]"), 0)
-        )
-
-
 @pytest.mark.parametrize("framework", ACTING)
 def test_values_without_variance_leave_the_explained_variance_undefined(framework: str) -> None:
     env = Endless(num_envs=1)
@@ -115,29 +72,6 @@ def test_values_without_variance_leave_the_explained_variance_undefined(framewor
     runner = runner_for(framework, spec)
     _, metrics, _ = runner.iterate(runner.init(SEED))
     assert math.isnan(metrics["explained_variance"])
-
-
-def assert_same_learner(found: Arrays, expected: Arrays, tolerance: float) -> None:
-    assert set(found) == set(expected)
-    for name in expected:
-        if name.startswith(("params.", "adam.mean.")):
-            assert relative_distance(found[name], expected[name]) < tolerance, name
-
-
-@pytest.mark.parametrize(("writer", "reader"), [ACTING, ACTING[::-1]])
-def test_a_checkpoint_of_one_framework_goes_on_in_another(writer: str, reader: str) -> None:
-    precise = "precision=float64"
-    source = runner_for(writer, cartpole_problem(precise))
-    state = source.init(SEED)
-    state, _, _ = source.iterate(state)
-    arrays = source.export(state)
-    state, metrics, episodes = source.iterate(source.restart_envs(state))
-    target = runner_for(reader, cartpole_problem(precise))
-    target_state, target_metrics, target_episodes = target.iterate(target.restore(arrays))
-    assert target_episodes == episodes
-    assert_same_learner(target.export(target_state), source.export(state), 1e-10)
-    assert list(target_metrics) == list(metrics)
-    np.testing.assert_allclose([*target_metrics.values()], [*metrics.values()], rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize(("pixels", "continuous"), [(False, False), (False, True), (True, False)])
