@@ -88,6 +88,14 @@ def skip_older_objects() -> None:
 
 
 @pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder of the test, in which processes find the tests."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    return tmp_path
+
+
+@pytest.fixture
 def clone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have processes that the tested code starts use the package that is tested."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))

@@ -54,7 +54,7 @@ def train(framework: str, spec: TrainingSpec, seed: int = 1) -> Arrays:
 
 
 def cartpole_problem(*overrides: str) -> TrainingSpec:
-    """CartPole on gymnasium, of which ten iterations are planned."""
+    """Ten iterations on CartPole of gymnasium."""
     config = composed("backend=gymnasium", *overrides)
     return problem_for(config.backend.make(config.task), 10, overrides)
 

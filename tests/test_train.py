@@ -6,10 +6,8 @@ import itertools
 import json
 import os
 import re
-import shutil
 import statistics
 from pathlib import Path
-from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pytest
@@ -21,7 +19,6 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.common.progress import ProgressDisplay
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runners.checkpoint import load
-from ppo_bench.runs.trackers.tracking import Trackers, lacks_result
 from tests.training import BATCH, EVERY, ITERATIONS, NUM_ENVS, RUN, SMALL, rows, run_folder
 
 METRICS = {
@@ -301,38 +298,3 @@ def test_an_environment_may_change_the_current_folder(
     assert exit_code(evaluate.main, [*relative, "episodes=1"]) == 0
     (file,) = (tmp_path / "p").rglob("iteration_00000004-*.json")
     assert capfd.readouterr().out.splitlines()[-1] == str(file)
-
-
-class Noted(NamedTuple):
-    """A tracker that notes its calls, and its open run."""
-
-    calls: list[str]
-    fails: list[str]
-
-    def open(self, *_: object) -> Noted:
-        self.calls.append("open")
-        return self
-
-    def log(self, *_: object) -> None:
-        pass
-
-    def finish(self, result: object) -> None:
-        self.calls.append("with a result" if result else "without a result")
-        if self.fails:
-            raise RuntimeError(self.fails.pop())
-
-
-def test_a_tracker_gets_the_rest_of_a_finished_run_once(finished: Path, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(finished, tmp_path / "seed1"))
-    tracker = Noted([], ["the network"])
-    result = (folder / "result.json").rename(tmp_path / "result.json")
-    Trackers(cast(Any, {"mine": tracker}), folder).finish()  # fails as well
-    assert lacks_result(folder, "mine")
-    result.rename(folder / "result.json")
-    for expected in (["open", "without a result", "open", "with a result"], []):
-        if lacks_result(folder, "mine"):
-            Trackers(cast(Any, {"mine": tracker}), folder).finish()
-        assert tracker.calls == expected
-        tracker.calls.clear()
-    (folder / "older").mkdir()  # as earlier versions have left it
-    assert not lacks_result(folder, "older")

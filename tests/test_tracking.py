@@ -1,0 +1,44 @@
+"""What a tracker that missed the end of a run is given."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from ppo_bench.runs.trackers.tracking import Trackers, lacks_result
+
+
+class Noted(NamedTuple):
+    """A tracker that notes its calls, and its open run."""
+
+    calls: list[str]
+    fails: list[str]
+
+    def open(self, *_: object) -> Noted:
+        self.calls.append("open")
+        return self
+
+    def log(self, *_: object) -> None:
+        pass
+
+    def finish(self, result: object) -> None:
+        self.calls.append("with a result" if result else "without a result")
+        if self.fails:
+            raise RuntimeError(self.fails.pop())
+
+
+def test_a_tracker_gets_the_rest_of_a_finished_run_once(finished: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(finished, tmp_path / "seed1"))
+    tracker = Noted([], ["the network"])
+    result = (folder / "result.json").rename(tmp_path / "result.json")
+    Trackers(cast(Any, {"mine": tracker}), folder).finish()  # fails as well
+    assert lacks_result(folder, "mine")
+    result.rename(folder / "result.json")
+    for expected in (["open", "without a result", "open", "with a result"], []):
+        if lacks_result(folder, "mine"):
+            Trackers(cast(Any, {"mine": tracker}), folder).finish()
+        assert tracker.calls == expected
+        tracker.calls.clear()
+    (folder / "older").mkdir()  # as earlier versions have left it
+    assert not lacks_result(folder, "older")
