@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ppo_bench.common.paths import CONF
+from ppo_bench.common.paths import FRAMEWORKS
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
@@ -20,7 +20,6 @@ from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.torch.ops import TorchOps
 from ppo_bench.runners.base import Episode, Metrics, Runner, TrainingSpec
 
-FRAMEWORKS = sorted(path.stem for path in (CONF / "framework").glob("*.yaml"))
 ACTING = [name for name in FRAMEWORKS if name != "torch_compile"]
 """Frameworks that differ in all but the update: the compiled one is PyTorch's there."""
 

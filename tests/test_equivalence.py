@@ -16,9 +16,9 @@ from ppo_bench.commands.equivalence.processes import FrameworkProcess, iteration
 from ppo_bench.commands.equivalence.rounding import Tie, count_tied_actions, ties
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import RunError
+from ppo_bench.common.paths import FRAMEWORKS
 from ppo_bench.mathematics.arrays import Arrays
 from tests.refusals import assert_one_line
-from tests.runners import FRAMEWORKS
 
 pytestmark = pytest.mark.slow
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.paths import FRAMEWORKS
 from ppo_bench.mathematics.arrays import Arrays
-from tests.runners import ACTING, FRAMEWORKS, after_iterations, cartpole_problem, relative_distance, runner_for
+from tests.runners import ACTING, after_iterations, cartpole_problem, relative_distance, runner_for
 
 SEED = 3
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.paths import FRAMEWORKS
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.mathematics.weights import initial_weights
@@ -20,7 +21,7 @@ from ppo_bench.networks.torch.ops import TorchOps
 from ppo_bench.tuning import machine
 from tests.probes import Endless
 from tests.processes import TRAIN
-from tests.runners import ACTING, FRAMEWORKS, problem_for, runner_for
+from tests.runners import ACTING, problem_for, runner_for
 from tests.scenes import RandomScenes
 from tests.training import ENVIRONMENT
 

@@ -12,9 +12,9 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from ppo_bench.common.paths import CONF
+from ppo_bench.common.paths import CONF, FRAMEWORKS
 from ppo_bench.mathematics.arrays import Arrays, select_prefix
-from tests.runners import FRAMEWORKS, problem_for, runner_for
+from tests.runners import problem_for, runner_for
 from tests.scenes import Endings
 from tests.seams import remembering
 from tests.transcribed_layers import HIDDEN, SIGHTS, Normalised, Policy, mlp
