@@ -42,9 +42,8 @@ POLES = ["env.id=tests.tensor_envs:Poles"]
         ("envpool", "torch_compile", 1, []),
         ("envpool_xla", "jax_xla", 1, []),
         ("device", "jax_xla", 1, [*RND, "network=lstm"]),
-        ("device", "torch_eager", 1, ["ppo.norm_obs=true", "ppo.norm_reward=true"]),
-        ("tensors", "torch_eager", 1, [*POLES, "network=gru", "ppo.norm_reward=true"]),
-        ("gymnasium", "torch_eager", 3, [*RND, "network=gru"]),  # the third is one of the start
+        ("tensors", "torch_eager", 1, [*POLES, "network=gru", "ppo.norm_obs=true", "ppo.norm_reward=true"]),
+        ("gymnasium", "torch_eager", 3, [*RND, "network=gru", "ppo.update_epochs=1"]),  # the third is one of the start
     ],
 )
 def test_a_run_that_is_killed_again_and_again_ends_as_if_it_had_not_been(
