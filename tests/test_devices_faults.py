@@ -162,6 +162,22 @@ def test_an_error_that_nothing_expects_names_its_device() -> None:
         run_ranks(2, wait_for_rank_1)
 
 
+def fail_after_rank_0(folder: Path) -> None:
+    if os.environ["RANK"] == "0":
+        (folder / "new").write_text(str(os.getpid()))
+        (folder / "new").rename(folder / "rank0")
+        return
+    while not (folder / "rank0").exists():
+        time.sleep(0.1)
+    _gone(int((folder / "rank0").read_text()))
+    raise KeyError("of rank 1")
+
+
+def test_an_error_counts_though_rank_0_has_ended_well(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"^device 1 of 2: KeyError: "):
+        run_ranks(2, fail_after_rank_0, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("number", "whom"),
     [(signal.SIGUSR2, "agent"), (signal.SIGINT, "rank 1")],

@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
     name, *rest = arguments or ["--help"]
     if name in ("-h", "--help"):
         width = max(map(len, COMMANDS))
-        print("Usage: ppo-bench [COMMAND] [key=value ...]; ppo-bench COMMAND --help. Without a command, words train.\n")
+        print("Usage: ppo-bench [COMMAND] [key=value ...]; ppo-bench COMMAND --help. Without a command, it trains.\n")
         print("\n".join(f"  {command:<{width}}  {about}" for command, (_, about) in COMMANDS.items()))
         return 0
     if name == "--version":

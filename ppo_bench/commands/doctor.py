@@ -1,7 +1,7 @@
 """`python -m ppo_bench.doctor`: what this machine can run, and the command that fixes what it cannot.
 
-Versions come from the packages' metadata. What only a library can tell, such as whether PyTorch sees the GPU, is asked
-of it in a process of its own, so that a crash there is a line of the table.
+Versions come from the packages' metadata. Each library is asked in a separate process, for example whether it sees the
+GPU, so that a crash there becomes a line of the table.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""`python -m ppo_bench.evaluate RUN_DIR... [overrides]`: how good is a run's newest checkpoint, in any framework?
+"""`python -m ppo_bench.evaluate RUN_DIR... [overrides]`: how good is a run's policy, in any framework?
 
-It plays whole episodes with frozen normalisation statistics and unclipped rewards. For each run it prints a table and
-writes `RUN_DIR/evaluations/<checkpoint>-<backend>-<framework>-<hash>.json`; video=true adds an mp4 of one episode.
+It loads the snapshot of an interrupted run, or the newest checkpoint, and plays whole episodes with frozen
+normalisation statistics and unclipped rewards. For each run it prints a table and writes
+`RUN_DIR/evaluations/<checkpoint>-<backend>-<framework>-<hash>.json`; video=true adds an mp4 of one episode.
 conf/evaluate.yaml explains the overrides.
 """
 

@@ -60,7 +60,7 @@ def train(overrides: Sequence[str] = (), on_iteration: Listener | None = None) -
 def load(
     run_dir: str | os.PathLike[str], *, greedy: bool = True, seed: int = 1, framework: str | None = None
 ) -> Trained:
-    """The policy of a run's newest checkpoint, or of the checkpoint that `run_dir` names (`checkpoints/iteration_<k>`).
+    """The policy of a run's snapshot or newest checkpoint, or of the checkpoint that `run_dir` names.
 
     `framework` executes the policy; None is the framework that trained it. A `greedy` policy takes the most probable
     actions, others sample them with noise from `seed`. Raises `ConfigError` if there is no such checkpoint.

@@ -1,7 +1,8 @@
 """`python -m ppo_bench.watch DIR [--once]`: state and progress of the runs under a folder, from their files alone.
 
-A run is "running" while a process holds its folder's lock, "done" if it has a result, "failed" if an error ended its
-training, and otherwise "stopped"; the same command would resume it.
+A run is "running" while a process holds its folder's lock ("starting" before its run.json is there), "done" if it has a
+result, "failed" if an error ended its training, "broken" if its files cannot be read, and otherwise "stopped"; the same
+command would resume it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Command-line parsing, exit codes and one-line error messages, shared by all commands.
 
-Exit codes: 0 done, 1 failed while running, 2 wrong configuration, 75 another machine was lost, 130 interrupted.
+Exit codes: 0 done, 1 failed while running, 2 wrong configuration, 75 another process was lost, 130 interrupted.
 """
 
 from __future__ import annotations

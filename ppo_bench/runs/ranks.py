@@ -49,10 +49,13 @@ def run_ranks(count: int, function: Callable[..., Any], *arguments: Any) -> Any:
             if error.signal_name or ended.empty():  # the others fail because they have lost it
                 how = f"was killed by {error.signal_name}" if error.signal_name else f"exited with {error.exit_code}"
                 raise RankFailed(f"the process of device {error.error_index} of {count} {how}") from error
-        outcome = ended.get()
-    if isinstance(outcome, Exception):
-        raise RunError(str(outcome)) if isinstance(outcome, RankLostError) else outcome
-    return outcome
+        outcomes = [ended.get()]
+        while not ended.empty():
+            outcomes.append(ended.get())
+    for error in outcomes:  # rank 0 may have ended before another fails
+        if isinstance(error, Exception):
+            raise RunError(str(error)) if isinstance(error, RankLostError) else error
+    return outcomes[0]
 
 
 def _run_rank(
