@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+from collections.abc import Iterator
+from multiprocessing import active_children
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 import pytest
 
+import ppo_bench.commands.bench.__main__ as bench
 from ppo_bench.commands.bench.__main__ import main
-from ppo_bench.commands.bench.limits import measure_compute_limit
+from ppo_bench.commands.bench.limits import ComputeLimit, measure_compute_limit
 from ppo_bench.commands.bench.phases import phases
 from ppo_bench.commands.bench.programs import labels, load, runnable
 from ppo_bench.commands.bench.worker import Program
 from ppo_bench.common.cli import exit_code
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.workers import RankWorkers
+from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
+from ppo_bench.runners.frameworks import Jax
 from tests.refusals import assert_one_line
 from tests.wrappers import STEP_SECONDS
 
@@ -65,6 +75,48 @@ def test_every_way_to_step_the_environment_of_a_preset_is_measured_and_no_other(
         *(("Breakout-v5", "envpool", name) for name in ("torch_eager", "torch_compile", "jax_xla")),
         ("Breakout-v5", "envpool_xla", "jax_xla"),
     }
+
+
+@pytest.mark.parametrize("chosen", [["backend=gymnasium"], []])
+def test_a_framework_that_is_missing_is_left_out(chosen: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: object) -> None:
+        raise ConfigError("framework=jax_xla needs jax")
+
+    monkeypatch.setattr(Jax, "require", missing)
+    found = {config.framework.name for _, config in runnable(["env=cartpole", *chosen])}
+    assert found == {"torch_eager", "torch_compile"}
+    with pytest.raises(ConfigError, match="needs jax"):
+        runnable(["env=cartpole", "framework=jax_xla", *chosen])
+
+
+def test_the_arithmetic_of_an_algorithm_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[str] = []
+
+    def measure(config: Config) -> ComputeLimit:
+        measured.append(config.algorithm.name)
+        return ComputeLimit(1.0, 1.0)
+
+    monkeypatch.setattr(bench, "measure_compute_limit", measure)
+    names = [f"algorithm={name}" for name in ("ppo", "rnd", "ppo")]
+    bench.measure_compute_limits([load(["env=cartpole", "backend=gymnasium", name]) for name in names])
+    assert measured == ["ppo", "rnd"]
+
+
+def start_nothing() -> Iterator[None]:
+    yield
+
+
+def test_an_interruption_while_a_process_starts_leaves_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = SpawnProcess.start
+
+    def interrupted(process: SpawnProcess) -> None:
+        start(process)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(SpawnProcess, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        RankWorkers("a program", 2, start_nothing)
+    assert active_children() == []
 
 
 def test_programs_of_the_same_framework_and_backend_are_told_apart_by_what_differs() -> None:

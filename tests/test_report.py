@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,7 @@ def test_a_sweep_becomes_a_report(sweep: Path, tmp_path: Path, capfd: pytest.Cap
             assert abs(found[env, framework, "final_return_iqm"][0] - (high + 3)) < 1e-12
             if framework != "torch_eager":
                 assert abs(found[env, framework, "difference_in_margins"][0]) < 1e-12
+                assert found[env, framework, "difference_in_margins"][3] == 5
                 assert found[env, framework, "probability_of_improvement"][0] == 0.5
     score = (-87 + 499.1) / (-100 + 499.1)
     assert abs(found["acrobot", "jax_xla", "normalised_score"][0] - score) < 1e-12
@@ -50,6 +52,26 @@ def test_a_sweep_becomes_a_report(sweep: Path, tmp_path: Path, capfd: pytest.Cap
         assert "</svg>" in (out / "figures" / f"{figure}.svg").read_text()
     for table in ("aggregate", "returns", "speed", "equivalence", "over_envs", "references", "runs"):
         assert (out / "tables" / f"{table}.csv").exists()
+
+
+def test_charts_of_an_older_report_go_and_other_files_stay(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for env in ("acrobot", "cartpole"):
+        write_run(tmp_path / "o", env)
+    assert report(capfd, tmp_path / "o", "--out", tmp_path / "r", "--png")[0] == 0
+    (tmp_path / "r" / "figures" / "mine.png").touch()
+    shutil.rmtree(next((tmp_path / "o").glob("default/cartpole-*")))
+    assert report(capfd, tmp_path / "o", "--out", tmp_path / "r", "--png")[0] == 0
+    names = {path.name for path in (tmp_path / "r" / "figures").iterdir()}
+    assert {"learning_01_acrobot.png", "mine.png"} <= names
+    assert not [name for name in names if "cartpole" in name]
+
+
+def test_a_column_with_quotes_is_drawn(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = write_run(tmp_path / "o", iterations=3)
+    named = [row | {'info_a"b': 0.5} for row in rows(folder)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in named))
+    assert report(capfd, tmp_path / "o")[0] == 0
+    assert "info_a" in (tmp_path / "o" / "report" / "report.html").read_text()
 
 
 def test_speeds_and_speedups_are_those_of_the_runs(

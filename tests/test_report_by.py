@@ -145,11 +145,12 @@ def test_two_hyperparameters_have_a_heat_map(tmp_path: Path, capfd: pytest.Captu
     assert (tmp_path / "o" / "report" / "figures" / "heat_maps.png").exists()
 
 
-def test_algorithms_are_compared(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("key", ["algorithm", "algorithm.name"])
+def test_algorithms_are_compared(key: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for name in ("ppo", "rnd"):
         changes = {"config.algorithm": {"_target_": f"ppo_bench.algorithms.{name}.X", "name": name}}
         write_run(tmp_path / "o", folder=f"default/{name}/seed1", changes=changes)
-    report(capfd, tmp_path / "o", "--by", "algorithm")
+    report(capfd, tmp_path / "o", "--by", key)
     found = read_table(tmp_path / "o" / "report" / "tables" / "runs.csv")
     assert len(found) == 2
     with open(tmp_path / "o" / "report" / "tables" / "summary.csv") as file:

@@ -72,6 +72,28 @@ def test_a_broken_folder_is_named_and_left_out(kind: str, tmp_path: Path, capfd:
     assert_one_line(errors, reason)
 
 
+@pytest.mark.parametrize("line", ["not a row", "{}", "null"])
+def test_damaged_episodes_of_an_unfinished_run_are_named(
+    line: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path / "o")
+    broken = write_run(tmp_path / "o", seed=2, finished=False)
+    with open(broken / "episodes.jsonl", "a") as file:
+        file.write(f"{line}\n")
+    code, _, errors = report(capfd, tmp_path / "o")
+    assert code == 0
+    assert f"{broken}: episodes.jsonl is damaged: " in errors
+
+
+def test_a_run_that_has_just_begun_again_hides_no_rows(tmp_path: Path) -> None:
+    began, again = ({"started": f"2026-01-0{day}T00:00:00+00:00"} for day in (1, 2))
+    first = write_run(tmp_path / "o", iterations=50, finished=False, changes=began)
+    write_run(tmp_path / "o", iterations=0, finished=False, folder="again/seed1-rerun2", changes=again)
+    database = open_database([str(tmp_path / "o")])
+    assert [run.path for run in database.runs] == [first]
+    assert list(database.left_out.values()) == ["it has not finished an iteration yet"]
+
+
 @pytest.mark.parametrize("after", [[], ["the next one"]], ids=["the last", "another"])
 def test_a_line_that_is_cut_is_not_used(after: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = write_run(tmp_path / "o", iterations=100)

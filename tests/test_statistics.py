@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -121,6 +122,14 @@ def test_bands_are_pointwise_bootstrap_intervals() -> None:
         width = point.high - point.low
         assert abs(low[k] - point.low) < 0.04 * width
         assert abs(high[k] - point.high) < 0.04 * width
+
+
+def test_the_band_of_many_runs_takes_little_memory() -> None:
+    tracemalloc.start()
+    mean_band(np.zeros((1_000, 10)))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 200e6
 
 
 def test_bands_are_where_all_runs_are() -> None:

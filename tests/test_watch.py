@@ -134,7 +134,10 @@ def test_runs_that_go_on_come_first_and_hidden_folders_hold_none(copied: Path) -
     shutil.copytree(copied, copied.with_name("seed0"))
     shutil.copytree(copied, copied.with_name("seed2"))
     (copied.with_name("seed2") / "result.json").unlink()
-    (copied.with_name("seed3") / "checkpoints").mkdir(parents=True)
+    with lock_run_folder(copied.with_name("seed3")):  # of a run that was killed as it started
+        pass
+    (outputs.parent / "checkpoints").mkdir()  # not a run's
+    assert find_rows(outputs.parent) == find_rows(outputs)
     assert [(row.folder.name, row.state) for row in find_rows(outputs)] == [
         ("seed2", "stopped"),
         ("seed3", "stopped"),

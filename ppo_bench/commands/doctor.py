@@ -25,7 +25,7 @@ from ppo_bench.tuning.machine import cxx_compiler, has_nvidia_gpu
 PACKAGE = "ppo-bench"
 DEFAULT_RUN = ("torch",)
 """Extras that `python -m ppo_bench` needs."""
-UNLISTED = ("all", "dev", "jax-cuda")
+UNLISTED = ("all", "dev", "docs", "jax-cuda")
 """Extras without a row: sums of others, and what the row of CUDA in JAX is about."""
 PROBES = {
     "torch": "import json, torch; n = torch.cuda.device_count(); "

@@ -24,6 +24,7 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import is_complete, read_json
 from ppo_bench.common.progress import duration
 from ppo_bench.runs.results import (
+    LOCK_FILE,
     RUN_FILES,
     error_of,
     is_in_use,
@@ -92,7 +93,7 @@ def main(arguments: list[str]) -> int:
 
 def find_rows(folder: Path) -> list[RunRow]:
     """A row for each run under a folder, running ones first."""
-    rows = map(look, run_folders(folder, (*RUN_FILES, "checkpoints")))  # a run that starts has only that
+    rows = map(look, run_folders(folder, (*RUN_FILES, LOCK_FILE)))  # a run that starts has only its lock
     states = list(STATES)
     return sorted(rows, key=lambda row: (states.index(row.state), row.folder))
 

@@ -32,14 +32,18 @@ class RankWorkers:
         self._name, self._folder = name, TemporaryDirectory(prefix="ppo_bench-")
         self._workers: list[tuple[Any, Connection]] = []
         store = str(Path(self._folder.name, "store"))
-        for rank in range(count):
-            ours, theirs = spawn.Pipe()
-            rank_variables = (rank, count, store) if count > 1 else None
-            process = spawn.Process(target=_run_worker, args=(theirs, rank_variables, serve, arguments))
-            with defer_stop_signals():  # so that Ctrl-C does not interrupt its imports
-                process.start()
-            theirs.close()
-            self._workers.append((process, ours))
+        try:
+            for rank in range(count):
+                ours, theirs = spawn.Pipe()
+                rank_variables = (rank, count, store) if count > 1 else None
+                process = spawn.Process(target=_run_worker, args=(theirs, rank_variables, serve, arguments))
+                with defer_stop_signals():  # so that Ctrl-C does not interrupt its imports
+                    process.start()
+                    self._workers.append((process, ours))
+                theirs.close()
+        except BaseException:  # such as Ctrl-C; Python would wait for the processes at its own end
+            self.__exit__()
+            raise
 
     def send(self, message: Any) -> None:
         """Send a message to each. If a process has ended, `receive` reports it."""

@@ -45,19 +45,19 @@ def main(arguments: list[str]) -> int:
 def _phases(programs: Sequence[tuple[list[str], Config]]) -> None:
     configs = [config for _, config in programs]
     root, path = schema(configs[0]), bench_file(configs[0], "", ".json")
-    arithmetics = _measure_compute_limits(configs)  # first, since it fails if PyTorch does not see the device
+    arithmetics = measure_compute_limits(configs)  # first, since it fails if PyTorch does not see the device
     measured = in_turn(phases, configs, root.rounds, root.iterations)
     report(configs, labels([job for job, _ in programs]), measured, arithmetics, path)
 
 
-def _measure_compute_limits(configs: list[Config]) -> list[ComputeLimit]:
+def measure_compute_limits(configs: list[Config]) -> list[ComputeLimit]:
     """The arithmetic of each program; programs that compute the same share a measurement."""
     known: dict[str, ComputeLimit] = {}
     keys = []
     for config in configs:
         task = config.task
-        what = (task.name, task.atari, task.kwargs, task.wrappers, task.observe, config.network, config.ppo)
-        keys.append(f"{what} {config.root.precision} {config.root.device}")
+        what = (task.name, task.atari, task.kwargs, task.wrappers, task.observe, config.network, config.algorithm)
+        keys.append(f"{what} {config.ppo} {config.root.precision} {config.root.device}")
         if keys[-1] not in known:
             known[keys[-1]] = measure_compute_limit(config)
     return [known[key] for key in keys]

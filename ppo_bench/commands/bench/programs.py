@@ -82,7 +82,7 @@ def runnable(overrides: list[str]) -> list[tuple[list[str], Config]]:
                 try:
                     config.require()
                 except ConfigError as reason:
-                    if chosen & CHOICES and len(jobs) == 1:
+                    if chosen >= CHOICES and len(jobs) == 1:  # it is all that was asked for
                         raise
                     print_status(f"left out: {reason}")
                     continue

@@ -40,6 +40,7 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--png", action="store_true", help="write each chart to figures/, too, as PNG and SVG")
     args = parser.parse_args(arguments)
+    args.by = args.by.removesuffix(".name")  # a choice of a group, with all of its keys
     if not 0 < args.margin < 1:
         parser.error("--margin must lie between 0 and 1")
     out = args.out or Path(args.folders[0]) / "report"
@@ -70,6 +71,8 @@ def _write(out: Path, html: str, found: Sequence[Table], drawn: Sequence[Figure]
     """Write the report to the folder `out`, over an older one. Raises `ConfigError` or `RunError`."""
     make_folder(out, "choose another folder by --out")
     try:
+        for chart in (out / "figures").glob("*_[0-9][0-9]_*.[ps][nv]g"):  # of an older report, which may have had more
+            chart.unlink()
         (out / "tables").mkdir(exist_ok=True)
         (out / "report.html").write_text(html, encoding="utf-8")
         for table in found:

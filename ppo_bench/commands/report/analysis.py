@@ -85,7 +85,8 @@ def analyse(tasks: list[ComparedTask], baseline: str, margin: float = MARGIN) ->
                 pairs.append(pair := _pair(task, group, other, margin))
                 if (width := pair.test.margin) > 0:
                     low, high = pair.test.low / width, pair.test.high / width
-                    own["difference_in_margins"] = Estimate(pair.test.difference / width, low, high)
+                    count = min(len(_final_returns(group)), len(_final_returns(other)))
+                    own["difference_in_margins"] = Estimate(pair.test.difference / width, low, high, count)
     # Over tasks: only those that every group has finished, of environments with one setting.
     of_one_setting = [task for task in tasks if [other.env for other in tasks].count(task.env) == 1]
     shared = [

@@ -46,7 +46,7 @@ def curves(
     The grid of a group goes from 0 to the end of its longest run. The value of a cell is the mean of `column` over the
     iterations that ended in it, or of returns over their episodes. Cells without iterations are interpolated.
     """
-    weight = "episodes" if column == "episodic_return" else "1"
+    weight, quoted = "episodes" if column == "episodic_return" else "1", column.replace('"', '""')
     members = [(run.folder, number) for number, runs in enumerate(groups) for run in runs]
     connection.execute("create or replace temp table members (folder VARCHAR, team INTEGER)")
     connection.executemany("insert into members values (?, ?)", members)
@@ -54,7 +54,7 @@ def curves(
     cells = connection.execute(
         f"""with spans as (select team, max({axis}) as longest from metrics join members using (folder) group by team)
         select folder, greatest(ceil({axis} * {CELLS} / nullif(longest, 0) - 1e-9) - 1, 0)::INTEGER as cell,
-        sum("{column}" * {weight}) / nullif(sum({weight}) filter ("{column}" is not null), 0), any_value(longest)
+        sum("{quoted}" * {weight}) / nullif(sum({weight}) filter ("{quoted}" is not null), 0), any_value(longest)
         from metrics join members using (folder) join spans using (team) group by folder, cell order by folder, cell"""
     ).fetchall()
     cells_of = {folder: list(rows) for folder, rows in groupby(cells, key=itemgetter(0))}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from ppo_bench.commands.report.folders import Run, find, read
-from ppo_bench.common.errors import ConfigError, require
+from ppo_bench.common.errors import ConfigError, one_line, require
 from ppo_bench.common.progress import print_status
 from ppo_bench.runs.results import error_of, recent_return
 
@@ -70,9 +70,9 @@ def open_database(folders: Sequence[str]) -> Database:
             database.runs.append(read(path))
         except ConfigError as error:
             database.left_out[str(path)] = str(error)
-    _keep_one_of_each_identity(database)
-    _add_ambiguous_env_ids(database.runs)
     _load_iterations(database)
+    _keep_one_of_each_identity(database)  # of those with rows: a run that trains again may have none yet
+    _add_ambiguous_env_ids(database.runs)
     if not database.runs:
         folder, reason = next(iter(database.left_out.items()))
         raise ConfigError(f"none of {len(found)} run folders can be read; {folder}: {reason}")
@@ -151,7 +151,10 @@ def _load_iterations(database: Database) -> None:
             database.left_out[run.folder] = error_of(run.path) or "it has not finished an iteration yet"
         elif not run.finished:
             run.iterations, run.global_step, run.wall_seconds, run.steady_sps, run.episodes = counters
-            run.recent_return_mean = recent_return(run.path)
+            try:
+                run.recent_return_mean = recent_return(run.path)
+            except (ConfigError, KeyError, TypeError) as error:
+                database.warnings.append(f"{run.folder}: episodes.jsonl is damaged: {one_line(error)}")
     database.runs = [run for run in database.runs if run.folder not in database.left_out]
 
 

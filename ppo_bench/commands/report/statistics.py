@@ -22,7 +22,7 @@ ENDS = (2.5, 97.5)
 
 
 class Estimate(NamedTuple):
-    """A point estimate with its 95% interval, whose bounds are NaN if a task has a single run."""
+    """A point estimate with its 95% interval (for equivalence 90%); its bounds are NaN if a task has a single run."""
 
     point: float
     low: float
@@ -91,12 +91,13 @@ def mean_band(curves: Array, resamples: int = RESAMPLES) -> tuple[Array, Array, 
     All three are NaN at points at which any run is NaN: neighbouring points would average different runs.
     """
     runs = len(curves)
+    drawn = np.random.default_rng(0).integers(0, runs, (resamples, runs)) + runs * np.arange(resamples)[:, None]
     # Number of times that each run is drawn, so that the means are a matrix product.
-    weights = (np.random.default_rng(0).integers(0, runs, (resamples, runs))[:, :, None] == np.arange(runs)).sum(1)
+    weights = np.bincount(drawn.ravel(), minlength=resamples * runs).reshape(resamples, runs)
     complete = np.isfinite(curves).all(0)
     values = np.where(complete, curves, 0.0)
-    drawn = np.where(complete & (runs > 1), weights @ values / runs, np.nan)
-    return np.where(complete, values.mean(0), np.nan), *np.percentile(drawn, ENDS, axis=0)
+    means = np.where(complete & (runs > 1), weights @ values / runs, np.nan)
+    return np.where(complete, values.mean(0), np.nan), *np.percentile(means, ENDS, axis=0)
 
 
 class Comparison(NamedTuple):
