@@ -13,10 +13,12 @@ from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics import ppo
+from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Runner
 from tests.namespaces import Namespace
 from tests.refusals import assert_one_line
 from tests.runners import ACTING, composed, problem_for, runner_for
+from tests.training import rows, trained
 
 HIGHEST = 1e-3
 ADAPTIVE = ["ppo.anneal_lr=false", "ppo.adaptive_kl=0.01"]
@@ -83,6 +85,17 @@ def test_a_restored_runner_goes_on_with_its_learning_rate(framework: str) -> Non
     _, expected, _ = runner.iterate(runner.restart_envs(state))
     _, metrics, _ = twin.iterate(twin.restore(arrays))
     assert metrics["learning_rate"] == expected["learning_rate"] != 1e-4
+
+
+def test_a_run_that_loads_another_begins_within_its_own_bounds(tmp_path: Path) -> None:
+    words = [*PENDULUM, *ADAPTIVE, "framework=torch_eager", "backend=gymnasium", "total_timesteps=512"]
+    newest = checkpoint.find(trained(tmp_path / "first", *words))
+    saved = checkpoint.load(newest)
+    risen = saved.arrays | {"statistics.learning_rate_factor": np.array(30.0, np.float32)}
+    checkpoint.save(newest.parent, 2, saved._replace(arrays=risen))
+    more = ["total_timesteps=1024", "ppo.learning_rate=5e-3", f"checkpoint.load={newest}"]
+    first, *_ = rows(trained(tmp_path / "second", *words, *more))
+    assert first["learning_rate"] == pytest.approx(1e-2)
 
 
 def test_seeds_in_one_program_have_learning_rates_of_their_own() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator
 from multiprocessing import active_children
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
@@ -102,7 +102,7 @@ def test_the_arithmetic_of_an_algorithm_is_its_own(monkeypatch: pytest.MonkeyPat
     assert measured == ["ppo", "rnd"]
 
 
-def start_nothing() -> Iterator[None]:
+def start_nothing() -> Generator[None, None, None]:
     yield
 
 

@@ -15,7 +15,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.runners.checkpoint import Checkpoint, load, load_named, load_newest, prune, save
+from ppo_bench.runners.checkpoint import Checkpoint, load, load_named, load_newest, prune, run_of, save
 from tests.faults import Exploit
 from tests.training import flip_a_bit
 
@@ -193,6 +193,16 @@ def test_what_was_being_written_when_the_machine_stopped_is_never_loaded(tmp_pat
     assert loaded_iteration(tmp_path) == 1
     shutil.rmtree(tmp_path / "iteration_00000001")
     assert load_newest(tmp_path, pytest.fail) is None
+
+
+def test_a_snapshot_that_was_being_written_is_removed_by_the_next_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / ".snapshot_00000001.tmp").mkdir()
+    save(tmp_path, 2, numbered(2))
+    assert [path.name for path in tmp_path.iterdir()] == ["iteration_00000002"]
+
+
+def test_a_checkpoint_may_lie_below_the_root_of_the_file_system() -> None:
+    assert run_of(Path("/iteration_00000001")) == Path("/")
 
 
 def test_what_was_being_written_when_the_machine_stopped_is_written_anew(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from ppo_bench.common.errors import RunError
+from ppo_bench.common.errors import FailedRuns, RunError
+from ppo_bench.runs.distributed import DistributedRunner
 from ppo_bench.runs.ranks import run_ranks
 from tests.faults import SECONDS, TWO, command, finish, folder_of
 from tests.processes import children, command_line, count_rows, wait_until
@@ -176,6 +177,25 @@ def fail_after_rank_0(folder: Path) -> None:
 def test_an_error_counts_though_rank_0_has_ended_well(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"^device 1 of 2: KeyError: "):
         run_ranks(2, fail_after_rank_0, tmp_path)
+
+
+def test_a_rank_that_ends_without_a_result_is_named() -> None:
+    with pytest.raises(RunError, match=r"^the process of device 0 of 2 ended without a result$"):
+        run_ranks(2, os._exit, 0)
+
+
+def test_an_error_of_one_rank_s_environments_is_its_own() -> None:
+    """The others do not know of it, and would go on: `FailedRuns` is what all ranks have found."""
+
+    class Failing:
+        def iterate(self, state: object) -> object:
+            raise FailedRuns({0: "a reward is inf"})
+
+    runner = DistributedRunner.__new__(DistributedRunner)
+    vars(runner)["_local_runner"] = Failing()
+    with pytest.raises(RunError, match="a reward is inf") as raised:
+        runner.iterate(None)
+    assert not isinstance(raised.value, FailedRuns)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from ppo_bench.commands.evaluate import main as evaluate
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics.arrays import Arrays
-from ppo_bench.runners.checkpoint import Checkpoint, digest, load, save
+from ppo_bench.runners import checkpoint
+from ppo_bench.runners.checkpoint import Checkpoint, digest, load, load_named, save
 from tests.refusals import assert_one_line, assert_untrained
 from tests.runners import ACTING
 from tests.training import flip_a_bit, rows, trained
@@ -139,6 +140,21 @@ def test_the_content_of_the_checkpoint_is_the_runs_identity_and_its_place_is_not
     save(tmp_path / "changed", LOADED, Checkpoint(arrays, changed.loop))
     names = [folder(path) for path in (None, copy, other / CHECKPOINT, tmp_path / "changed")]
     assert len(set(names)) == 4
+
+
+def test_the_checkpoint_is_read_once_for_all_runs_of_a_program(runs: RUNS, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Path] = []
+
+    def counted(path: Path) -> Checkpoint:
+        calls.append(path)
+        return load_named(path)
+
+    monkeypatch.setattr(checkpoint, "load_named", counted)
+    words = ["framework=jax_xla", "backend=device", "num_seeds=4", "total_timesteps=100_000"]
+    config = load_config([*words, f"checkpoint.load={runs['jax_xla']}"])
+    assert len(config.folders) == 4
+    assert all(run.source is config.source for run in config.of_each_run())
+    assert len(calls) == 1
 
 
 def test_a_run_resumes_from_its_own_checkpoints_once_it_has_them(

@@ -16,8 +16,10 @@ import pytest
 from ppo_bench.__main__ import main
 from ppo_bench.commands.report.folders import read
 from ppo_bench.common.cli import exit_code
+from ppo_bench.common.errors import RunError
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
+from ppo_bench.runs import play as callbacks
 from ppo_bench.runs.loop import save as save_all
 from tests.processes import has_checkpoint, started, wait_until
 from tests.refusals import assert_one_line
@@ -127,6 +129,22 @@ def test_a_seed_that_is_complete_is_not_trained_again(
     results = [json.loads((config.run_folder / "result.json").read_text()) for config in configs(tmp_path)]
     assert [result["num_seeds"] for result in results] == [2, 3, 2]  # as many as were trained together
     assert ["runs_at_once" in read(config.run_folder).execution for config in configs(tmp_path)] == [True] * 3
+
+
+def test_an_evaluation_that_fails_is_the_failure_of_its_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def play(env: Any, agent: Any, episodes: int, seed: int, *rest: Any) -> Any:
+        if seed == 6:
+            raise RunError("no episode has ended")
+        return callbacks.play(env, agent, episodes, seed, *rest)
+
+    monkeypatch.setattr("ppo_bench.runs.callbacks.play", play)
+    words = [*RUN, "seed=5", "num_seeds=2", "total_timesteps=1024", f"outputs={tmp_path}"]
+    words += ["evaluation.every_iterations=1", "evaluation.episodes=1"]
+    assert exit_code(main, words) == 1
+    done, failed = load_config(words).folders
+    assert (done / "result.json").exists()
+    assert not (done / "error.txt").exists()
+    assert "no episode has ended" in (failed / "error.txt").read_text()
 
 
 def test_a_sweep_of_them_knows_what_is_done(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

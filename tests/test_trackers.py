@@ -175,6 +175,19 @@ def test_a_tracker_that_raises_costs_a_warning_and_is_left_alone(
     assert (folder / "open").exists(), "it has not got the finished run yet"
 
 
+def test_damaged_rows_of_a_finished_run_cost_a_warning(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run = [*GYM, *SHORT, f"outputs={tmp_path}"]
+    assert exit_code(main, run) == 0
+    folder = load_config(run).run_folder
+    with open(folder / "metrics.jsonl", "a") as file:
+        file.write("not a row\n")
+    capfd.readouterr()
+    assert exit_code(main, [*run, "tracker=tensorboard"]) == 0
+    printed = capfd.readouterr()
+    assert f"warning: {folder / 'metrics.jsonl'}" in " ".join(printed.err.split())
+    assert printed.out == f"{folder}\n"
+
+
 def test_a_tracker_that_exits_costs_a_warning(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     keys = ("_target_=tests.trackers.Troubled", "moment=log", "trouble=exit")
     assert exit_code(main, [*GYM, *SHORT, f"outputs={tmp_path}", *(f"+tracker.troubled.{key}" for key in keys)]) == 0

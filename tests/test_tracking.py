@@ -22,6 +22,9 @@ class Noted(NamedTuple):
     def log(self, *_: object) -> None:
         pass
 
+    def log_video(self, path: Path, global_step: int) -> None:
+        self.calls.append(path.name)
+
     def finish(self, result: object) -> None:
         self.calls.append("with a result" if result else "without a result")
         if self.fails:
@@ -42,3 +45,15 @@ def test_a_tracker_gets_the_rest_of_a_finished_run_once(finished: Path, tmp_path
         tracker.calls.clear()
     (folder / "older").mkdir()  # as earlier versions have left it
     assert not lacks_result(folder, "older")
+
+
+def test_a_video_is_logged_once_however_often_its_run_is_resumed(finished: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(finished, tmp_path / "seed1"))
+    tracker = Noted([], [])
+    (folder / "evaluations").mkdir(exist_ok=True)
+    for name in ("first", "second"):
+        (folder / "evaluations" / f"{name}.mp4").touch()
+        (folder / "evaluations" / f"{name}.json").write_text('{"global_step": 512}')
+        for _ in range(2):
+            Trackers(cast(Any, {"mine": tracker}), folder).finish()
+    assert [call for call in tracker.calls if call.endswith(".mp4")] == ["first.mp4", "second.mp4"]

@@ -78,6 +78,14 @@ def test_a_video_shows_one_episode_from_start_to_end(recorded: Path) -> None:
         assert np.abs(frames[-1].astype(int) - frames[0]).max() > 100  # the pole has fallen
 
 
+def test_episodes_count_from_the_latest_video_of_a_resumed_run() -> None:
+    first = video_recorder.VideoRecorder(100, 0)
+    assert [first.plan(episodes) for episodes in (60, 110)] == [0, 110]
+    resumed = video_recorder.VideoRecorder(100, 110)
+    assert [resumed.plan(episodes) for episodes in (200, 210)] == [110, 210]
+    assert video_recorder.VideoRecorder(0, 0).plan(1_000) == 0
+
+
 def test_the_seconds_of_a_video_are_taken_from_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if each took a thousand, of which the clock knows nothing."""
     monkeypatch.setattr(video_recorder.VideoRecorder, "record", lambda *arguments: 1000.0)

@@ -241,6 +241,7 @@ class Config:
             return [self]
         seeds = range(self.root.seed, self.root.seed + self.root.num_seeds)
         combinations = itertools.product(*self.grid.values())
+        self.source  # noqa: B018 (is read once, not by each)
         return [self._run(dict(zip(self.grid, values, strict=True)), s) for values in combinations for s in seeds]
 
     @property
@@ -256,7 +257,7 @@ class Config:
         alone = [("seed", seed), ("num_seeds", 1), *([("grid", "null")] if self.grid else [])]  # a file may set them
         words = {key: f"{key}={value}" for key, value in (*values.items(), *alone)}
         shared = [word for word in self.overrides if key_of(word) not in words]
-        return replace(
+        run = replace(
             self,
             root=replace(self.root, seed=seed, num_seeds=1, grid=None),
             ppo=replace(self.ppo, **of_ppo),  # type: ignore[arg-type]
@@ -265,6 +266,8 @@ class Config:
             overrides=(*shared, *words.values()),
             grid_values=of_ppo,
         )
+        vars(run).update(loaded=self.loaded, source=self.source)
+        return run
 
     @property
     def folders(self) -> list[Path]:

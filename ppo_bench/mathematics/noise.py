@@ -138,9 +138,9 @@ def permutations(
     *,
     argsort: Callable[[Any, Array], Array] = stable_argsort,
 ) -> Array:
-    """A permutation of B indices for each of `epochs [E]`, `[E, B]` integers: the order of random words.
+    """Permutations `[E, ..., B]` of the numbers from 0 to B - 1 for each of `epochs [E]`: the order of random words.
 
-    `indices [B]` counts from 0 to B - 1. `argsort` is `stable_argsort` or an equivalent of it.
+    `indices [..., B]` are the keys of the words. `argsort` is `stable_argsort` or an equivalent of it.
     """
     key = stream_key(xp, seed, Stream.PERMUTATIONS, iteration, epochs)
     key0, key1 = (part.reshape((-1,) + (1,) * indices.ndim) for part in key)

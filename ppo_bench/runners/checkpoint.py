@@ -69,7 +69,7 @@ def save_snapshot(folder: Path, iteration: int, checkpoint: Checkpoint) -> None:
 
 
 def _remove_snapshots(folder: Path) -> None:
-    for snapshot in folder.glob("snapshot_*"):
+    for snapshot in (*folder.glob("snapshot_*"), *folder.glob(".snapshot_*.tmp")):  # a kill leaves the latter
         shutil.rmtree(snapshot)
 
 
@@ -119,7 +119,7 @@ def is_exported(folder: Path) -> bool:
 
 def run_of(path: Path) -> Path:
     """The run folder of a checkpoint path that `find` returned."""
-    return path.resolve() if is_exported(path) else path.resolve().parents[1]
+    return path.resolve() if is_exported(path) else path.resolve().parent.parent
 
 
 def prune(folder: Path, keep: int, best: int | None = None) -> None:

@@ -37,7 +37,7 @@ class TorchTrainState:
     statistics: Params
     """Statistics of the algorithm."""
     carry: Params
-    """Carry (recurrent state) of the network, `[N, ...]`. During a rollout, windows are views of the buffer."""
+    """Carry (recurrent state) of the network, `[N, ...]`; during a rollout `carry_before_step` has its windows."""
     rollout_buffer: Params
     """Rollout buffer; see `rollout_array_specs`."""
     rows: list[Params]

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ppo_bench.common.errors import FailedRuns, RunError
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import VectorEnv
 from ppo_bench.envs.host import to_vector_env
@@ -63,13 +64,24 @@ class Callbacks:
         started, found = time.perf_counter(), None
         exported = runner.export(state)
         if self.configs[0].rank == 0:
-            found = [
-                self._evaluate_run(arrays, config.root.seed, stop)
-                for arrays, config in zip(exported, self.configs, strict=True)
-            ]
+            found = self._evaluate_runs(exported, stop)
             found = None if stop else found
         found = all_gather_object(self.process_group, found)[0]
         self.seconds += time.perf_counter() - started
+        return found
+
+    def _evaluate_runs(self, exported: Sequence[Arrays], stop: Sequence[int]) -> list[Columns]:
+        """The columns of each run. Raises `FailedRuns` if the evaluations of some of several runs fail."""
+        found, reasons = [], {}
+        for position, (arrays, config) in enumerate(zip(exported, self.configs, strict=True)):
+            try:
+                found.append(self._evaluate_run(arrays, config.root.seed, stop))
+            except RunError as error:
+                if len(self.configs) == 1:
+                    raise
+                reasons[position] = str(error)
+        if reasons:
+            raise FailedRuns(reasons)
         return found
 
     def _evaluate_run(self, arrays: Arrays, seed: int, stop: Sequence[int]) -> Columns:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ppo_bench.common.errors import ConfigError, FailedRuns, RankLostError, RunInterrupted, one_line
+from ppo_bench.common.errors import ConfigError, FailedRuns, RankLostError, RunError, RunInterrupted, one_line
 from ppo_bench.common.rank_info import read_rank_info
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
@@ -52,8 +52,7 @@ class DistributedRunner:
         local_shard = Shard(rank_info.local_rank, rank_info.local_world_size)
         own = rank_info.own_cores
         cores = available_cores() if own else shard_of_cores(local_shard.index, local_shard.count)
-        with ExitStack() as stack:
-            stack.enter_context(cpu_affinity(cores))
+        with ExitStack() as stack, cpu_affinity(cores):  # of the threads that are started meanwhile
             config.framework.configure_process(tuning=config.tuning, devices=config.devices_here)
             self.process_group: ProcessGroup = config.framework.init_process_group(
                 rank_info, config.root.collective_timeout_seconds
@@ -80,7 +79,10 @@ class DistributedRunner:
     def iterate(self, state: Any) -> tuple[Any, Metrics, list[Episode]]:
         """See `Runner.iterate`."""
         with detect_lost_rank():
-            state, metrics, own = self._local_runner.iterate(state)
+            try:
+                state, metrics, own = self._local_runner.iterate(state)
+            except FailedRuns as error:  # of this rank's environments: the others do not know
+                raise RunError(str(error)) from error
         first, count = self.spec.first_env, self.spec.shard.count
         episodes = [e._replace(env=first + e.env, step=e.step * count) for e in own]
         together = all_gather_object(self.process_group, (metrics["masked_fraction"], episodes))

@@ -46,6 +46,8 @@ class LoopState:
     """Maximum number of seeds trained in one program with this one; the program's speed is shared among them."""
     evaluation: dict[str, float | None] = field(default_factory=dict)
     """The latest evaluation, by column; see ppo_bench/runs/callbacks.py."""
+    video_episodes: int = 0
+    """Number of `episodes` at the latest video."""
     metrics_mark: FilePosition = NO_ROWS
     episodes_mark: FilePosition = NO_ROWS
 

@@ -49,12 +49,14 @@ def run_ranks(count: int, function: Callable[..., Any], *arguments: Any) -> Any:
             if error.signal_name or ended.empty():  # the others fail because they have lost it
                 how = f"was killed by {error.signal_name}" if error.signal_name else f"exited with {error.exit_code}"
                 raise RankFailed(f"the process of device {error.error_index} of {count} {how}") from error
-        outcomes = [ended.get()]
+        outcomes = []
         while not ended.empty():
             outcomes.append(ended.get())
-    for error in outcomes:  # rank 0 may have ended before another fails
-        if isinstance(error, Exception):
-            raise RunError(str(error)) if isinstance(error, RankLostError) else error
+    if not outcomes:  # such as after `os._exit(0)` in an environment
+        raise RankFailed(f"the process of device 0 of {count} ended without a result")
+    for outcome in outcomes:  # rank 0 may have ended before another fails
+        if isinstance(outcome, Exception):
+            raise RunError(str(outcome)) if isinstance(outcome, RankLostError) else outcome
     return outcomes[0]
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ppo_bench.algorithms.base import LEARNING_RATE_FACTOR
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.progress import print_status
 from ppo_bench.configuration.config import Config
@@ -101,7 +102,7 @@ def starting_point_of(runs: Sequence[SeedRun], newest: Sequence[checkpoint.Check
             return StartingPoint([LoopState() for _ in runs], None, resumes=False)
         steps = source.loop["global_step"]
         # Each run has random numbers of its own seed.
-        arrays = [source.arrays | {"seed": np.array(run.config.root.seed)} for run in runs]
+        arrays = [_loaded_arrays(source.arrays, run.config) for run in runs]
         return StartingPoint([LoopState(first, steps, loaded_steps=steps) for _ in runs], arrays, resumes=False)
     checkpoints = [
         saved if saved and k == common else checkpoint.load_iteration(folder, common)
@@ -113,3 +114,12 @@ def starting_point_of(runs: Sequence[SeedRun], newest: Sequence[checkpoint.Check
         if loop.best_iteration is not None and not checkpoint.exists(folder, loop.best_iteration):
             loop.best_iteration = loop.best_return = None  # a newer one that was the best since is damaged
     return StartingPoint(loops, [saved.arrays for saved in checkpoints], resumes=True)
+
+
+def _loaded_arrays(arrays: Arrays, config: Config) -> Arrays:
+    """The `arrays` of another run with which a run begins, with its own seed and bounds of learning rates."""
+    own, hp, factor = {"seed": np.array(config.root.seed)}, config.ppo, f"statistics.{LEARNING_RATE_FACTOR}"
+    if hp.adaptive_kl is not None and factor in arrays:
+        low, high = (bound / hp.learning_rate for bound in (hp.min_learning_rate, hp.max_learning_rate))
+        own[factor] = np.clip(arrays[factor], low, high)
+    return arrays | own

@@ -70,7 +70,7 @@ class RunWriter:
             loop.resumed_at.append(loop.iteration)
         self._metrics, self._episodes = (Rows(folder / name, mark) for name, mark in loop.marks.items())
         self._earlier_seconds = loop.wall_seconds
-        self.video_recorder = VideoRecorder(config.root.video.every_episodes, loop.episodes)
+        self.video_recorder = VideoRecorder(config.root.video.every_episodes, loop.video_episodes)
 
     def _write_run_json(self, made_by: dict[str, Any]) -> None:
         started = datetime.now(UTC).isoformat(timespec="seconds")
@@ -154,6 +154,7 @@ class RunWriter:
         loop = self.loop
         loop.metrics_mark, loop.episodes_mark = self._metrics.mark(), self._episodes.mark()
         loop.update_best()
+        loop.video_episodes = self.video_recorder.plan(loop.episodes)
         return checkpoint.save(
             self.folder / "checkpoints", loop.iteration, self._checkpoint(arrays), loop.best_iteration
         )

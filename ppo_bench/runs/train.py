@@ -90,10 +90,10 @@ def _report(config: Config, finished: Sequence[SeedRun]) -> None:
         print_status(f"{run.folder} is done: final_return_mean {return_text}; rerun=true trains again in a new folder")
         try:
             warn_of_differences(run.folder, now)
+            new = {name: each for name, each in config.trackers.items() if lacks_result(run.folder, name)}
+            Trackers(new, run.folder).finish()
         except ConfigError as error:  # it is complete all the same
             print_status(f"warning: {error}")
-        new = {name: each for name, each in config.trackers.items() if lacks_result(run.folder, name)}
-        Trackers(new, run.folder).finish()
 
 
 @contextmanager
@@ -151,7 +151,7 @@ def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float, on_i
                 return False
             state = starting_point.state(runs, runner)
             if config.rank > 0:
-                with suppress(FailedRuns):  # rank 0 says so
+                with suppress(FailedRuns):  # of losses, which all ranks have: rank 0 says so
                     run_iterations(config, runner, state, starting_point.loops[0].iteration, [], callbacks)
                 return False
             starting_point.remove_newer_checkpoints(runs)
@@ -164,7 +164,7 @@ def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float, on_i
                 RunWriter(run.config, run.folder, loop, made_by, not starting_point.resumes, len(runs), action_size)
                 for run, loop in zip(runs, starting_point.loops, strict=True)
             ]
-            del starting_point  # frees the memory of checkpoints
+            del starting_point  # frees the memory of the run's own checkpoints
             for writer in writers:
                 stack.enter_context(writer.open_trackers())
             print_status(_describe_device(writers[0], runner.execution, config.framework.compiles))

@@ -1,5 +1,5 @@
-"""A part of this machine's cores for one of several processes, by affinity: the threads of PyTorch, XLA and EnvPool
-keep to it."""
+"""A part of this machine's cores for one of several processes, by affinity: threads of PyTorch, XLA and EnvPool that
+are started meanwhile keep to it."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,7 +27,7 @@ class OpenTracker(Protocol):
         """Log the values of an iteration by tag. It ended at `global_step`, and at `wall_time` (seconds since 1970)."""
 
     def log_video(self, path: Path, global_step: int) -> None:
-        """Log the mp4 file of an episode by the checkpoint at `global_step`."""
+        """Log the mp4 file of an episode by the checkpoint at `global_step`. A resumed run does not log it again."""
 
     def finish(self, result: Mapping[str, Any] | None) -> None:
         """Log result.json if the run is complete, else None, and close the tracker."""
@@ -50,7 +51,7 @@ class Trackers:
 
     def __init__(self, trackers: Mapping[str, Tracker], folder: Path) -> None:
         """Opens `trackers`, by name, and logs what the folder of the run has already."""
-        self._folder, self._open, self._logged_videos = folder, dict[str, OpenTracker](), set[Path]()
+        self._folder, self._open = folder, dict[str, OpenTracker]()
         if not trackers:
             return
         run = read_json(folder / "run.json")
@@ -75,9 +76,11 @@ class Trackers:
             values, first = self._charts.values(row, episodes[first:last]), last
             self._call_each("log", values, step, self._started + row["wall_seconds"])
         for path, step in recorded_videos(self._folder):
-            if path not in self._logged_videos:
-                self._logged_videos.add(path)
-                self._call_each("log_video", path, step)
+            for name in list(self._open):
+                marker = self._folder / name / f"{path.name}.logged"
+                if not marker.exists() and self._call(name, "log_video", path, step):
+                    with suppress(OSError):
+                        marker.touch()
 
     def finish(self) -> None:
         """Close the trackers, with the result of the run if it is complete."""
@@ -89,12 +92,17 @@ class Trackers:
         self._open.clear()
 
     def _call_each(self, method: str, *arguments: Any) -> None:
-        for name, tracker in list(self._open.items()):
-            try:
-                getattr(tracker, method)(*arguments)
-            except (Exception, SystemExit) as error:
-                _warn(name, error)
-                del self._open[name]
+        for name in list(self._open):
+            self._call(name, method, *arguments)
+
+    def _call(self, name: str, method: str, *arguments: Any) -> bool:
+        """Call a method of an open tracker; whether it raised nothing."""
+        try:
+            getattr(self._open[name], method)(*arguments)
+        except (Exception, SystemExit) as error:
+            _warn(name, error)
+            del self._open[name]
+        return name in self._open
 
 
 def lacks_result(folder: Path, name: str) -> bool:

@@ -27,17 +27,24 @@ class VideoRecorder:
     """The videos of one run. A video that fails causes a warning and is the last one."""
 
     def __init__(self, every_episodes: int, episodes: int) -> None:
-        """`episodes` is the number of training episodes so far; with `every_episodes=0` nothing is recorded."""
-        self._every, self._last = every_episodes, episodes
+        """`episodes` is the number of training episodes at the latest video; `every_episodes=0` records nothing."""
+        self._every, self._last, self._is_due = every_episodes, episodes, False
+
+    def plan(self, episodes: int) -> int:
+        """Decide whether a video is due at the checkpoint after `episodes`; the number of episodes at the latest one,
+        which the checkpoint keeps."""
+        self._is_due = 0 < self._every <= episodes - self._last
+        self._last = episodes if self._is_due else self._last
+        return self._last
 
     def record(self, checkpoint: Path, episodes: int, stop: Sequence[int]) -> float:
         """Record the policy of `checkpoint`, written after `episodes`, if a video is due; the seconds taken.
 
         Stops as soon as `stop` is not empty.
         """
-        if not self._every or episodes - self._last < self._every or stop:
+        if not self._is_due or stop:
             return 0.0
-        self._last, started = episodes, time.perf_counter()
+        started = time.perf_counter()
         command = [sys.executable, "-m", "ppo_bench.evaluate", str(checkpoint), *EVALUATE_OVERRIDES]
         try:
             why = _run(command, stop)
