@@ -10,9 +10,9 @@ import duckdb
 import numpy as np
 from campaign_rows import KEPT, groups, markdown, rows_of, shown, with_precision
 
-from ppo_bench.commands.report.groups import FRAMEWORKS
 from ppo_bench.commands.report.published import MARGIN, equivalence_margin
 from ppo_bench.commands.report.statistics import Comparison, moments, tost
+from ppo_bench.common.paths import FRAMEWORKS
 
 IN_PYTORCH = ("clip_vloss", "no mask_resets", "no bootstrap_truncated")
 """The settings of `SWITCHES` in the PyTorch script for EnvPool, with which others are compared."""

@@ -23,10 +23,10 @@ from ppo_bench.commands.report.curves import Curves, curves
 from ppo_bench.commands.report.database import open_database
 from ppo_bench.commands.report.figures import draw
 from ppo_bench.commands.report.folders import Run
-from ppo_bench.commands.report.groups import FRAMEWORKS
 from ppo_bench.commands.report.statistics import mean_band
 from ppo_bench.common.cli import Parser, exit_code
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.paths import FRAMEWORKS
 from ppo_bench.common.progress import print_status
 from ppo_bench.mathematics.precision import PRECISIONS
 

@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ppo_bench.common.paths import FRAMEWORKS
 from ppo_bench.runners import checkpoint
 from tests.gpu_checks import Check, Figures, LeftOut, Unshown, ran
 from tests.gpu_race import LEAN, on_breakout, purejaxrl, race, training_speed
 from tests.training import ROOT
 
 TO_400 = 10_000_000, 1024
-FRAMEWORKS = ("torch_eager", "torch_compile", "jax_xla")
 
 
 class Proof:

@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from ppo_bench.common.paths import FRAMEWORKS
 from ppo_bench.runners import checkpoint
 from ppo_bench.runs.distributed import build_runner
 from tests.faults import configured, finish, folder_of, kill_and_restart, resume_damaged, started_run
@@ -28,7 +29,6 @@ AT_ONCE, KILLS, CONFIGURATIONS, DAMAGES = 2, 20, 200, 100
 CARTPOLE = ["env=cartpole", "total_timesteps=245760", "checkpoint.every_iterations=20"]
 IN_JAX = ["env=cartpole", "total_timesteps=4915200", "checkpoint.every_iterations=400"]  # ten times as fast
 BREAKOUT = ["env=breakout", "total_timesteps=36864", "checkpoint.every_iterations=1"]
-FRAMEWORKS = ("torch_eager", "torch_compile", "jax_xla")
 RUNS = [
     *([*CARTPOLE, f"backend={b}", f"framework={f}"] for b in ("gymnasium", "envpool") for f in FRAMEWORKS),
     [*IN_JAX, "backend=device", "framework=jax_xla"],

@@ -10,8 +10,8 @@ _PACKAGE = Path(__file__).parent.parent
 
 CONF = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent / "conf"
 """Folder of the YAML files: inside the package in a wheel, next to it in a clone."""
-FRAMEWORKS = sorted(path.stem for path in (CONF / "framework").glob("*.yaml"))
-"""Choices of the group `framework`."""
+FRAMEWORKS = sorted((path.stem for path in (CONF / "framework").glob("*.yaml")), reverse=True)
+"""Choices of the group `framework`, `torch_eager` first."""
 
 
 def with_relative_paths(text: str) -> str:

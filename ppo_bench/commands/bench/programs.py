@@ -74,7 +74,7 @@ def runnable(overrides: list[str]) -> list[tuple[list[str], Config]]:
     jobs, found = expand(overrides), []
     for job in jobs:
         for backend in [[]] if "backend" in chosen else _backends(job):
-            for framework in [[]] if "framework" in chosen else [[f"framework={name}"] for name in FRAMEWORKS[::-1]]:
+            for framework in [[]] if "framework" in chosen else [[f"framework={name}"] for name in FRAMEWORKS]:
                 words = [*job, *backend, *framework]
                 config = load(words)
                 if not config.steps_envs and not chosen >= CHOICES:

@@ -15,8 +15,6 @@ from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
 from ppo_bench.configuration.schema import RootSchema, with_free_keys
 
-LEADER = "torch_eager"
-
 
 @dataclass
 class EquivalenceSchema(RootSchema):
@@ -72,9 +70,9 @@ def configs_by_framework(
 
 
 def _installed_frameworks(require: Callable[[str], None]) -> list[str]:
-    """The frameworks for which `require` raises no `ConfigError`, the leader first."""
+    """The frameworks for which `require` raises no `ConfigError`."""
     names = []
-    for name in sorted(FRAMEWORKS, key=lambda name: name != LEADER):
+    for name in FRAMEWORKS:
         try:
             require(name)
             names.append(name)

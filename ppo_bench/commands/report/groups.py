@@ -11,10 +11,9 @@ import numpy as np
 from ppo_bench.commands.report.folders import Run
 from ppo_bench.commands.report.statistics import Array
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.paths import FRAMEWORKS
 from ppo_bench.common.values import digest
 
-FRAMEWORKS = ("torch_eager", "torch_compile", "jax_xla")
-"""The order of frameworks in the report; others follow by name."""
 FRAMEWORK = "framework"
 """What groups of a task differ in by default: framework, backend and their options."""
 MAX_LETTERS = 16
