@@ -86,6 +86,11 @@ def test_a_wrong_query_is_one_line(sql: str, fragment: str, outputs: Path, capfd
     assert "the views are runs, metrics, episodes" in error
 
 
+def test_an_object_has_no_two_values_of_a_name(outputs: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(main, ["select 1 as a, 2 as a", str(outputs), "--format", "json"]) == 2
+    assert_one_line(capfd.readouterr().err, "--format json: two columns are named a; rename one by `as`")
+
+
 def test_a_folder_without_runs_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert exit_code(main, ["select 1", str(tmp_path)]) == 2
     assert capfd.readouterr().err == (

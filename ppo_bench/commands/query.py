@@ -44,6 +44,8 @@ def main(arguments: list[str]) -> int:
         rows = found.fetchall()
     except duckdb.Error as error:
         raise ConfigError(f"{str(error).strip().splitlines()[0]}; {VIEWS}") from error
+    if options.format == "json" and (twice := {name for name in names if names.count(name) > 1}):
+        raise ConfigError(f"--format json: two columns are named {min(twice)}; rename one by `as`")
     _print(options.format, names, rows)
     return 0
 

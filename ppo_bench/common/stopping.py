@@ -35,7 +35,8 @@ def stop_requests() -> Iterator[list[int]]:
         for number, handler in before.items():
             # A script's background programs start with SIGINT ignored; one that obeyed a first SIGINT obeys a second.
             heeded = handler == signal.SIG_IGN and number in received
-            signal.signal(number, signal.default_int_handler if heeded else handler)
+            # A handler that is not Python's is None here, and cannot be restored.
+            signal.signal(number, signal.default_int_handler if heeded or handler is None else handler)
 
 
 @contextmanager
