@@ -9,14 +9,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from ppo_bench.__main__ import main
-from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics import ppo
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Runner
 from tests.namespaces import Namespace
-from tests.refusals import assert_one_line
 from tests.runners import ACTING, composed, problem_for, runner_for
 from tests.training import rows, trained
 
@@ -111,25 +108,3 @@ def test_seeds_in_one_program_have_learning_rates_of_their_own() -> None:
     for own, divergence in zip(np.transpose(rates), np.transpose(divergences), strict=True):
         assert_allclose(own, schedule(config.ppo.learning_rate, divergence.tolist()), rtol=1e-12)
     assert len(set(map(tuple, np.transpose(rates)))) > 1
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["ppo.adaptive_kl=0.01"], "ppo.adaptive_kl=0.01 adapts the learning rate: add ppo.anneal_lr=false"),
-        (
-            [*ADAPTIVE, "ppo.learning_rate=0.1"],
-            "ppo.learning_rate=0.1: with ppo.adaptive_kl it must lie between",
-        ),
-        (
-            [*ADAPTIVE, "framework=jax_xla", "backend=device", "grid={ppo.learning_rate:[1e-4,0.1]}"],
-            "ppo.learning_rate=0.1: with ppo.adaptive_kl it must lie between",
-        ),
-        ([*ADAPTIVE, "ppo.adaptive_kl=0"], "ppo.adaptive_kl=0.0: must be above 0"),
-    ],
-)
-def test_wrong_settings_are_one_line(
-    words: list[str], said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert exit_code(main, ["env=cartpole", *words, f"outputs={tmp_path}"]) == 2
-    assert_one_line(capfd.readouterr().err, said)

@@ -1,4 +1,4 @@
-"""All 57 Atari games: each is found by its short name, is played, and three of them are trained."""
+"""All 57 Atari games: each is found by its short name, and some are played."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_every_backend_knows_every_game() -> None:
         assert [game for game in GAMES if IDS[game, backend] not in known] == []
 
 
-@pytest.mark.parametrize("game", GAMES)
+@pytest.mark.parametrize("game", ["breakout", "freeway", "montezuma_revenge"])  # others differ in the id alone
 def test_a_game_is_played(game: str) -> None:
     config = load_config([f"env={game}", "ppo.num_envs=2", "ppo.num_minibatches=1"])
     env, rng = config.backend.make(config.task), np.random.default_rng(1)

@@ -145,28 +145,6 @@ def test_advantages_are_normalised_by_shard_where_that_is_asked_for() -> None:
 # --- Wrong input ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["devices=2"], r"devices=2 does not divide ppo.shards=1, .* add ppo\.shards=2, which is another experiment"),
-        (["devices=0"], "devices=0: must be at least 1"),
-        (["ppo.shards=3"], "ppo.shards=3 does not divide ppo.num_envs=4: choose a divisor"),
-        (["devices=2", "ppo.shards=2", "device=cuda:1"], "device=cuda:1 names one, and devices=2: use device=cuda"),
-        (
-            ["devices=2", "ppo.shards=2", "num_seeds=2", "framework=jax_xla", "backend=device"],
-            "devices=2: num_seeds=2 and grid divide the devices among runs; use one run",
-        ),
-        (
-            ["env=tic_tac_toe", "ppo.num_envs=6", "ppo.shards=2", "ppo.num_minibatches=1"],
-            "ppo.shards=2: tic_tac_toe has games of 2 players, and each shard of 3 rows must have whole ones",
-        ),
-    ],
-)
-def test_what_cannot_be_divided_is_one_line(words: list[str], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        load_config(words)
-
-
 def test_more_devices_than_cores_are_one_line() -> None:
     words = ["devices=64", "ppo.shards=64", "ppo.num_envs=64", "device=cpu"]
     with pytest.raises(

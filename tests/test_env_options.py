@@ -169,18 +169,6 @@ def test_a_worker_process_that_dies_is_named_and_nothing_hangs(moment: str, monk
     env.close()
 
 
-def test_what_a_step_raises_is_one_line_that_names_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    def trouble() -> None:
-        raise KeyError("velocity")
-
-    env = breaking(monkeypatch, trouble, "sync")
-    for _ in range(2):
-        env.step(np.zeros(2, np.int64))
-    with pytest.raises(RunError, match=r"^Breaks-v0 raises KeyError: 'velocity' \(.*test_env_options.py, line \d+\)$"):
-        env.step(np.zeros(2, np.int64))
-    env.close()
-
-
 def test_a_reward_that_is_an_array_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Worker processes return it; in this process gymnasium refuses it."""
     env = breaking(monkeypatch, lambda: None, "sync")

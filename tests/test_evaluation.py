@@ -25,7 +25,6 @@ from ppo_bench.runs.callbacks import Callbacks
 from ppo_bench.runs.play import play
 from ppo_bench.runs.trackers.charts import Charts
 from tests.processes import started, wait_until
-from tests.refusals import assert_untrained
 from tests.training import rows, timeless, trained
 
 GREEDY, SAMPLED = "evaluation_return_greedy", "evaluation_return_sampled"
@@ -142,28 +141,6 @@ def test_stopped_in_an_evaluation_it_goes_on_as_if_nothing_had_been(
     whole = trained(tmp_path / "whole", *words)
     assert learnt(folder) == learnt(whole)
     assert [row[GREEDY] for row in rows(folder)] == [row[GREEDY] for row in rows(whole)]
-
-
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (["evaluation.every=1"], "unknown key evaluation.every; choose from every_iterations episodes"),
-        (["env=tic_tac_toe", "evaluation.every_iterations=2"], "plays checkpoints of games"),
-        (
-            ["framework=jax_xla", "backend=device", "framework.iterations_per_call=2", "evaluation.every_iterations=3"],
-            "framework.iterations_per_call=2 does not divide evaluation.every_iterations=3",
-        ),
-        (["backend=device", "framework=jax_xla", "env.info=[speed]"], "env.info: backend=device tells none"),
-    ],
-)
-def test_wrong_input_is_one_line(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str], line: str
-) -> None:
-    assert exit_code(main, [*words, f"outputs={tmp_path}"]) == 2
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) == 1
-    assert line in said[0]
-    assert_untrained(tmp_path)
 
 
 class Waits(gymnasium.Env[Any, Any]):

@@ -167,27 +167,6 @@ def test_training_counts_games_by_player_and_takes_no_illegal_action(backend: st
     assert state is not None
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["env.players=3", "ppo.num_envs=3"], "env.players=3: TicTacToe-v1 is a game of 2 players; set env.players=2"),
-        (
-            ["ppo.num_envs=5"],
-            "ppo.num_envs=5: TicTacToe-v1 has a row for each of env.players=2; choose a multiple of 2",
-        ),
-        (
-            ["env=cartpole", "env.players=2", "backend=gymnasium"],
-            "env.players=2: CartPole-v1 is for one player; set env.players=1",
-        ),
-    ],
-)
-def test_wrong_input_is_one_line(
-    words: list[str], message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert exit_code(main, ["env=tic_tac_toe", *words, f"outputs={tmp_path}"]) == 2
-    assert capfd.readouterr().err == f"ppo_bench: {message}\n"
-
-
 TINY = ["env=tic_tac_toe", "ppo.num_envs=8", "ppo.num_steps=16", "total_timesteps=256", "device=cpu"]
 
 

@@ -22,7 +22,6 @@ from ppo_bench.runners.jax_seeds import JaxSeedsRunner
 from ppo_bench.runners.program_runner import ProgramRunner
 from ppo_bench.runs.results import error_of
 from tests.processes import has_checkpoint, started, wait_until
-from tests.refusals import assert_one_line
 from tests.runners import problem_for
 from tests.training import ENVIRONMENT, rows, timeless
 
@@ -144,26 +143,3 @@ def test_runs_go_on_without_those_whose_learning_diverges(tmp_path: Path, capfd:
     # The same command tries those again that have failed, from their checkpoints.
     assert exit_code(main, words) == 1
     assert f"resuming {folders[2]} after iteration" in capfd.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("words", "fragment"),
-    [
-        ([GRID, "framework=torch_eager", "backend=gymnasium"], "grid is for framework=jax_xla backend=device"),
-        (
-            [GRID, "framework=torch_eager", "backend=gymnasium"],
-            "-m ppo.learning_rate=0.001,0.00025 ppo.ent_coef=0.0,0.01",
-        ),
-        (["grid={ppo.num_steps:[64,128]}"], "grid has ppo.num_steps: one program takes several values of"),
-        (["grid={ppo.gamma:[0.9,1.1]}"], "grid: ppo.gamma=1.1: must lie between 0 and 1"),
-        (["grid={ppo.gamma:[0.9]}", "ppo.norm_reward=true"], "ppo.norm_reward=true needs one ppo.gamma"),
-        (["-m", GRID, "hydra/sweeper=optuna", "ppo.gae_lambda=interval(0.8,0.99)"], "grid: a search judges one set"),
-        ([GRID, "ppo.shards=2", "devices=2"], "devices=2: num_seeds=1 and grid divide the devices among runs"),
-    ],
-)
-def test_wrong_input_is_one_line(
-    words: list[str], fragment: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert exit_code(main, [*RUN, *words, f"outputs={tmp_path}"]) == 2
-    assert_one_line(capfd.readouterr().err, fragment)
-    assert list(tmp_path.iterdir()) == []

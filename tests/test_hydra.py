@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -187,5 +188,7 @@ def test_a_full_error_is_hydras_with_its_traceback(tmp_path: Path) -> None:
 def test_an_error_of_a_training_is_no_error_of_hydras(capsys: pytest.CaptureFixture[str], here: Path) -> None:
     diverging = ["ppo.learning_rate=1e30", "ppo.max_grad_norm=1e30", *noted(here / "noted.json")]
     assert exit_code(main, [*RUN, *diverging]) == 1
-    assert "learning diverged" in capsys.readouterr().err.splitlines()[-1]
+    message = capsys.readouterr().err.splitlines()[-1]
+    assert re.search(r"\w+ is (nan|inf) in iteration \d+: learning diverged", message)
+    assert not list(here.rglob("result.json"))
     assert json.loads((here / "noted.json").read_text())[:2] == ["COMPLETED", None]

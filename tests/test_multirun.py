@@ -19,7 +19,6 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.sweeps.child import Failure
 from ppo_bench.sweeps.expand import check_environments
 from tests.processes import TRAIN
-from tests.refusals import assert_one_line
 from tests.test_hydra import RUN, noted, printed
 from tests.training import ENVIRONMENT
 
@@ -110,11 +109,6 @@ def test_a_search_whose_trials_all_fail_has_a_table(
     search = ["hydra/sweeper=optuna_maximize", "hydra.sweeper.n_trials=2", "ppo.gamma=interval(0.9,0.99)"]
     assert exit_code(main, ["-m", *search, *RUN]) == 1
     assert capsys.readouterr().err.splitlines()[-1] == "ppo_bench: 0 done, 2 failed, 0 skipped"
-
-
-def test_a_sweep_of_no_jobs_at_a_time_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert exit_code(main, ["-m", *RUN, "hydra.sweeper.max_batch_size=0"]) == 2
-    assert_one_line(capsys.readouterr().err, "hydra.sweeper.max_batch_size=0: must be at least 1")
 
 
 def test_a_job_waits_for_a_folder_that_another_process_takes_while_it_starts(

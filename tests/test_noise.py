@@ -14,7 +14,7 @@ import scipy.stats
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
-from ppo_bench.mathematics import distributions, noise
+from ppo_bench.mathematics import noise
 from ppo_bench.runners.jax_functions import stable_argsort
 from tests.namespaces import NAMESPACES, Namespace, to_numpy
 
@@ -161,14 +161,6 @@ def test_variates_follow_their_law(ns: Namespace, kind: str, law: str) -> None:
     assert_allclose(drawn.mean(), mean, atol=4 * math.sqrt(variance / drawn.size))
     assert_allclose(drawn.var(), variance, rtol=0.03)
     assert scipy.stats.kstest(drawn, law).pvalue > 0.01
-
-
-def test_gumbel_argmax_samples_from_the_softmax(ns: Namespace) -> None:
-    gumbels = draws(ns, "gumbel").reshape(10_000, 10)
-    logits = np.log(np.arange(1, 11) / 55) + 5.0  # probabilities 1/55 to 10/55, whatever the constant
-    actions = ns.run(distributions.categorical_sample, (logits,), gumbels)
-    assert actions.shape == (10_000,)
-    assert scipy.stats.chisquare(np.bincount(actions), 10_000 * np.arange(1, 11) / 55).pvalue > 0.01
 
 
 # --- Permutations -----------------------------------------------------------------------------------------------------

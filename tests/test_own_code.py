@@ -40,33 +40,12 @@ def own(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def trained(folder: Path, *words: str) -> list[Path]:
-    """Folders of all runs after the command, which ends well."""
-    run_in(folder, *words)
-    return sorted(path.parent for path in folder.glob("o/*/*/*/result.json"))
-
-
 def run_in(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """The command in the folder, as it ends."""
     path = os.pathsep.join([str(folder), ENVIRONMENT.get("PYTHONPATH", "")])
     command = [sys.executable, "-m", "ppo_bench", *WORDS, *words]
     environment = ENVIRONMENT | variables | {"PYTHONPATH": path}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
-
-
-def policy_losses(folder: Path) -> list[float]:
-    return [json.loads(line)["policy_loss"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
-
-
-def test_a_run_with_changed_code_is_another_run(own: Path) -> None:
-    (first,) = trained(own)
-    (own / "notes.py").write_text("unused = 1\n")  # imported by nobody
-    assert trained(own) == [first]
-    (own / "signs.py").write_text("SIGN = -1.0\n")
-    both = trained(own)
-    (second,) = set(both) - {first}
-    assert first.name == second.name
-    assert policy_losses(first) != policy_losses(second)
 
 
 def test_the_named_modules_and_what_they_import_from_their_folder_count(

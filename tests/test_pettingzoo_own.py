@@ -221,26 +221,3 @@ def test_players_that_one_network_cannot_play_are_refused_by_name(
         assert last_line(capfd, tmp_path, *words, code=code).startswith(line)
     finally:
         del pettingzoo.parallel_registry["test/game-v0"]
-
-
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (
-            ["env=pong_two_players", "env.kwargs={auto_rom_install_path:/nowhere}"],
-            "atari/pong-v3 on backend=pettingzoo raises OSError: rom pong is not installed",
-        ),
-        (
-            ["env=atari_two_players", "env.game=pongg-v3"],
-            "PettingZoo has no environment 'atari/pongg-v3'; did you mean atari/pong-v3",
-        ),
-        (["env=atari_two_players", "env.game=warlords-v3"], "env.players=2: atari/warlords-v3 is a game of 4 players"),
-        (["env=pong_two_players", "env.atari.episodic_life=true"], "env.atari.episodic_life=true: players of atari/"),
-        (["env=pong_two_players", "ppo.num_envs=15"], "ppo.num_envs=15: atari/pong-v3 has a row for each of"),
-        (["env=pong_two_players", "backend.vectorization=both"], "backend.vectorization=both: choose sync or async"),
-    ],
-)
-def test_wrong_input_is_one_line(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], words: list[str], line: str
-) -> None:
-    assert last_line(capfd, tmp_path, *words).startswith(line)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 import jax
@@ -15,8 +14,6 @@ from gymnasium import spaces
 from numpy.testing import assert_array_equal
 from settings import env_ids
 
-from ppo_bench.__main__ import main
-from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.flax.layers import max_pool
@@ -64,12 +61,6 @@ def test_auto_takes_it_for_frames_of_64_x_64_in_colour_alone(shape: tuple[int, .
     assert auto.build(other, actions) == NatureCnn().build(other, actions)
 
 
-def played(arguments: Sequence[str], tmp_path: Path) -> Path:
-    assert exit_code(main, [*arguments, f"outputs={tmp_path}"]) == 0
-    (result,) = tmp_path.rglob("result.json")
-    return result.parent
-
-
 def test_there_are_16_games_easy_and_hard() -> None:
     import envpool
 
@@ -78,12 +69,6 @@ def test_there_are_16_games_easy_and_hard() -> None:
         easy, hard = load_config([f"env={game}"]).task, load_config([f"env={game}", "env.mode=Hard"]).task
         assert {easy.id, hard.id} <= set(envpool.list_all_envs())
         assert (easy.name, easy.id, hard.id) == (game, f"{game.capitalize()}Easy-v0", f"{game.capitalize()}Hard-v0")
-
-
-def test_starpilot_trains(tmp_path: Path) -> None:
-    small = ["ppo.num_envs=2", "ppo.num_steps=16", "ppo.num_minibatches=2", "ppo.update_epochs=1", "total_timesteps=32"]
-    folder = played(["env=starpilot", "framework=torch_eager", *small], tmp_path)
-    assert folder.parent.name.startswith("starpilot-envpool-torch_eager-")
 
 
 def test_a_missing_qt_is_one_line_that_names_its_packages(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics.recurrent import CELLS
 from ppo_bench.networks.torch.recurrence import run_recurrence
-from tests.refusals import assert_one_line
 
 STEPS, ROWS, INPUTS, UNITS = 7, 3, 5, 4
 
@@ -78,19 +77,6 @@ def test_a_reset_by_hand() -> None:
     assert abs(float(found[0, 0, 0]) - gate(0.8) * np.tanh(cell)) < 1e-15
     cell = gate(-0.2) * np.tanh(-0.2)  # as if there had been nothing
     assert abs(float(found[1, 0, 0]) - gate(-0.2) * np.tanh(cell)) < 1e-15
-
-
-def test_wrong_input_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    for words, fragment in (
-        (
-            ["network=lstm", "ppo.num_envs=2", "ppo.num_minibatches=4"],
-            "does not divide 2, which is ppo.num_envs / ppo.shards=1",
-        ),
-        (["network=lstm", "network.units=0"], "network.units=0: must be at least 1"),
-        (["env.observe=[4]"], "env.observe=[4]: CartPole-v1 has no such components"),
-    ):
-        assert exit_code(main, [*words, f"outputs={tmp_path}"]) == 2
-        assert_one_line(capfd.readouterr().err, fragment)
 
 
 @pytest.mark.parametrize(

@@ -78,8 +78,7 @@ def test_it_opens_without_a_word_and_asks_for_nothing_but_itself(browser: Browse
         assert page.locator("#summary tbody tr").count() == 9
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")], ids=["desktop", "phone"])
 def test_it_fits_and_is_legible(browser: Browser, html: Path, size: dict[str, int], scheme: str) -> None:
     with Opened(browser, html, size, scheme) as opened:
         page = opened.page

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,7 @@ from gymnasium import spaces
 from numpy.testing import assert_allclose, assert_array_equal
 from torch import Tensor
 
-from ppo_bench.__main__ import main
 from ppo_bench.algorithms.rnd import discounted_sums, non_episodic_gae
-from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.deep_sea import SIZES
@@ -25,7 +22,6 @@ from ppo_bench.mathematics.normalize import RunningStats, update_stats_centered
 from ppo_bench.networks.rnd_networks import rnd_networks
 from ppo_bench.networks.spec import ImpalaCnn
 from ppo_bench.networks.torch.ops import TorchOps
-from tests.refusals import assert_one_line
 from tests.runners import ACTING, problem_for, runner_for
 
 OPS = TorchOps(torch.float64, torch.float64)
@@ -100,19 +96,6 @@ def test_warm_up_sees_the_same_in_every_framework_and_backend() -> None:
             assert_array_equal(array, select_prefix("params", arrays)[name], err_msg=name)
         assert int(arrays["iteration"]) == 0
         assert not select_prefix("statistics", arrays)["intrinsic_returns"].any()
-
-
-def test_wrong_input_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    for words, fragment in (
-        (["algorithm.int_gamma=1.5"], "algorithm.int_gamma=1.5: must lie between 0 and 1"),
-        (["algorithm.update_proportion=0"], "algorithm.update_proportion=0.0: must be above 0, at most 1"),
-        (["algorithm.warm_up_iterations=-1"], "algorithm.warm_up_iterations=-1: must not be negative"),
-        (["algorithm.int_coef=nan"], "algorithm.int_coef=nan: must not be negative"),
-        (["algorithm.features=0"], "algorithm.features=0: must be at least 1"),
-        (["env=pong", "env.atari.frames=3"], "env.atari.frames=3: algorithm=rnd would take three grey frames for the"),
-    ):
-        assert exit_code(main, ["algorithm=rnd", *words, f"outputs={tmp_path}"]) == 2
-        assert_one_line(capfd.readouterr().err, fragment)
 
 
 def test_images_that_are_too_small_are_refused() -> None:

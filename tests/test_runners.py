@@ -22,12 +22,6 @@ from tests.training import ENVIRONMENT
 SEED = 3
 
 
-@pytest.mark.parametrize("framework", ACTING)
-def test_the_same_seed_gives_the_same_parameters_bit_for_bit(framework: str) -> None:
-    first, second = (after_iterations(framework, cartpole_problem(), 3) for _ in range(2))
-    assert all(np.array_equal(first[name], second[name]) for name in first)
-
-
 class Overwriting(Endless):
     """Changes its actions in place, as an environment may do with what is handed to it."""
 

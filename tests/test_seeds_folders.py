@@ -21,9 +21,7 @@ from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runs import play as callbacks
 from ppo_bench.runs.loop import save as save_all
-from tests.processes import has_checkpoint, started, wait_until
-from tests.refusals import assert_one_line
-from tests.training import ENVIRONMENT, rows, timeless
+from tests.training import rows, timeless
 
 pytestmark = pytest.mark.slow
 
@@ -103,19 +101,6 @@ def test_a_seed_that_went_back_with_the_others_and_was_killed_again_goes_on_alon
     assert (folder / "checkpoints" / "best").resolve().name == "iteration_00000003"
     assert exit_code(main, [*TOGETHER, "num_seeds=1", f"outputs={tmp_path}"]) == 0
     assert len(timeless(folder)) == ITERATIONS
-
-
-def test_seeds_that_are_killed_go_on_together(tmp_path: Path) -> None:
-    words = [*TOGETHER, "total_timesteps=51_200"]
-    runs = load_config([*words, f"outputs={tmp_path / 'killed'}"]).of_each_run()
-    divided = ENVIRONMENT | {"JAX_NUM_CPU_DEVICES": "2"}  # as this process does, whose runs it is compared with
-    with started(*words, f"outputs={tmp_path / 'killed'}", env=divided) as process:
-        wait_until(process, lambda: has_checkpoint(runs[1].run_folder))
-    assert not any((run.run_folder / "result.json").exists() for run in runs)
-    for name in ("killed", "whole"):
-        assert exit_code(main, [*words, f"outputs={tmp_path / name}"]) == 0
-    for run, whole in zip(runs, load_config([*words, f"outputs={tmp_path / 'whole'}"]).of_each_run(), strict=True):
-        assert timeless(run.run_folder) == timeless(whole.run_folder)
 
 
 def test_a_seed_that_is_complete_is_not_trained_again(
@@ -217,22 +202,3 @@ def test_a_stop_at_the_very_end_of_some_seeds_leaves_the_others_for_later(
     assert "stopped with 2 of 3 runs left; the same command goes on with them" in capfd.readouterr().err
     assert [(config.run_folder / "result.json").exists() for config in configs(tmp_path)] == [True, False, False]
     assert train(tmp_path) == 0
-
-
-@pytest.mark.parametrize(
-    ("words", "fragment"),
-    [
-        (["num_seeds=0"], "num_seeds=0: must be at least 1"),
-        (["framework=torch_eager", "num_seeds=2"], "elsewhere use a sweep: -m seed=1,2"),
-        (
-            ["framework=jax_xla", "backend=envpool_xla", "num_seeds=2"],
-            "num_seeds=2 is for framework=jax_xla backend=device",
-        ),
-    ],
-)
-def test_wrong_input_is_one_line(
-    words: list[str], fragment: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert exit_code(main, [*words, f"outputs={tmp_path}"]) == 2
-    assert_one_line(capfd.readouterr().err, fragment)
-    assert list(tmp_path.iterdir()) == []

@@ -52,27 +52,6 @@ def test_a_sweep_runs_every_job_once_and_starts_nothing_when_it_is_run_again(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["runs"]
 
 
-@pytest.mark.parametrize(
-    ("overrides", "fragment"),
-    [
-        (["seed=1,2", "ppo.num_minibatches=4,3"], "ppo.num_minibatches=3 does not divide the batch"),
-        (["seed=range(1,3)", "env=cartpole,nothing"], "env/nothing"),
-        (["seed=1,2", "ppo.gama=0.9"], "did you mean gamma?"),
-        (["seed=range(1"], "range(1"),
-        (["env.id=CartPole-v1,Nothing-v0"], "Nothing-v0 on backend=gymnasium raises NameNotFound: "),
-    ],
-    ids=str,
-)
-def test_a_sweep_with_one_wrong_job_starts_none(
-    overrides: list[str], fragment: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert exit_code(main, ["-m", *overrides, *GYM, *SHORT, f"outputs={tmp_path}/outputs"]) == 2
-    printed = capfd.readouterr()
-    assert_one_line(printed.err, fragment)
-    assert printed.out == ""
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_damaged_result_does_not_stop_the_other_jobs_of_its_sweep(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -187,21 +166,6 @@ def test_optuna_maximises_the_final_return_and_trains_no_trial_twice(
     monkeypatch.setattr(sys, "executable", "/bin/false")
     assert exit_code(main, arguments) == 0
     assert capfd.readouterr().err.splitlines()[-1] == "ppo_bench: 0 done, 0 failed, 2 skipped"
-
-
-@pytest.mark.parametrize(
-    ("word", "fragment"),
-    [
-        ("ppo.learning_rat=interval(1e-4,1e-2)", "unknown key ppo.learning_rat; did you mean learning_rate"),
-        ("ppo.learning_rate=interval(0,1)", "ppo.learning_rate=0.0: must be above 0"),
-    ],
-)
-def test_a_search_over_what_is_not_there_is_one_line(
-    word: str, fragment: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert exit_code(main, ["-m", "hydra/sweeper=optuna", word, *GYM, *SHORT, f"outputs={tmp_path}/outputs"]) == 2
-    assert_one_line(capfd.readouterr().err, fragment)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_value_of_a_job_is_the_mean_of_its_seeds(tmp_path: Path) -> None:

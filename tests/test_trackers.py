@@ -194,11 +194,6 @@ def test_a_tracker_that_exits_costs_a_warning(tmp_path: Path, capfd: pytest.Capt
     assert "warning: tracker=troubled has stopped: SystemExit: 3" in capfd.readouterr().err
 
 
-def test_a_tracker_without_a_name_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert exit_code(main, [*GYM, f"outputs={tmp_path}", "+tracker._target_=tests.trackers.Troubled"]) == 2
-    assert "begins with the line # @package tracker.<name>" in capfd.readouterr().err
-
-
 HASTY = """
 import sys
 from ppo_bench.__main__ import main

@@ -189,16 +189,6 @@ def test_the_run_folder_is_the_last_line_of_stdout_and_progress_goes_to_stderr(
     assert "step 1,024 of 1,024" in printed.err
 
 
-def test_learning_that_diverges_ends_with_the_iteration_and_the_metric(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    overrides = ["total_timesteps=5120", "ppo.learning_rate=1e30", "ppo.anneal_lr=false", f"outputs={tmp_path}"]
-    assert exit_code(main, overrides) == 1
-    message = capsys.readouterr().err.splitlines()[-1]
-    assert re.search(r"\w+ is (nan|inf) in iteration \d+: learning diverged", message)
-    assert not list(tmp_path.rglob("result.json"))
-
-
 def test_the_last_episodes_of_an_iteration_have_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for name, at_most in (("all", 1_000), ("some", 2)):

@@ -27,7 +27,6 @@ from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.torch.ops import TorchOps
 from ppo_bench.networks.transformer import Trxl
 from tests.namespaces import NAMESPACES, Namespace
-from tests.refusals import assert_one_line
 from tests.runners import ACTING, problem_for, runner_for
 from tests.scenes import Endings, RandomScenes
 
@@ -157,20 +156,6 @@ def test_weights_decay(framework: str) -> None:
 
 
 # --- Runs -------------------------------------------------------------------------------------------------------------
-
-
-def test_wrong_input_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    for words, fragment in (
-        (["network.heads=3"], "network.dim=64: must be even, and a multiple of network.heads=3"),
-        (["network.memory=0"], "network.memory=0: must be at least 1"),
-        (["network.positions=relative"], "network.positions=relative: choose none, absolute or learned"),
-        (["network.reconstruction_coef=0.1"], "network.reconstruction_coef=0.1: observations of shape (4,) and type"),
-        (["network.reconstruction_coef=-1"], "network.reconstruction_coef=-1.0: must not be negative"),
-        (["ppo.final_ent_coef=0"], "ppo.final_ent_coef=0.0 is reached after ppo.anneal_timesteps: say how many"),
-        (["ppo.weight_decay=-1"], "ppo.weight_decay=-1.0: must not be negative"),
-    ):
-        assert exit_code(main, ["network=trxl", *words, f"outputs={tmp_path}"]) == 2
-        assert_one_line(capfd.readouterr().err, fragment)
 
 
 @pytest.mark.slow

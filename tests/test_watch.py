@@ -24,14 +24,6 @@ from tests.refusals import assert_one_line
 from tests.training import GYM, SHORT, rows
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run's folder; not to be changed."""
-    words = [*GYM, *SHORT, f"outputs={tmp_path_factory.mktemp('finished')}"]
-    assert exit_code(train, words) == 0
-    return load_config(words).run_folder
-
-
 @pytest.fixture
 def copied(finished: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(finished, tmp_path / "outputs" / finished.parent.name / "seed1"))
@@ -77,7 +69,7 @@ def test_a_finished_run_shows_its_result(finished: Path) -> None:
     result = json.loads((finished / "result.json").read_text())
     (row,) = find_rows(finished)  # a run folder itself
     assert row == RunRow(
-        *(finished, "done", "cartpole", "gymnasium", "torch_eager", 1, 1024, 1024),
+        *(finished, "done", "cartpole", "gymnasium", "torch_eager", 1, 15_360, 15_360),
         result["final_return_mean"],
         result["mean_sps"],
     )
