@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ppo_bench.common.classes import import_class
 from ppo_bench.common.errors import ConfigError, as_config_error, require
-from ppo_bench.common.gpu_memory import share_gpu_memory
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.spaces import require_supported_spaces
 from ppo_bench.envs.turns import require_players
+from ppo_bench.tuning.machine import share_gpu_memory
 
 if TYPE_CHECKING:
     from ppo_bench.envs.dynamics.base import Dynamics

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from ppo_bench.common.errors import ConfigError, require
-from ppo_bench.common.gpu_memory import share_gpu_memory
 from ppo_bench.common.values import NOT_HASHED
 from ppo_bench.envs.base import EnvStep, GraphEnv, ResetResult, Task
 from ppo_bench.envs.envpool import EnvPoolBackend, EnvPoolEnv, PoolLayout, make_env_step
+from ppo_bench.tuning.machine import share_gpu_memory
 
 
 @dataclass(frozen=True)

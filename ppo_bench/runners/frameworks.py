@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from ppo_bench.common.errors import ConfigError, require
-from ppo_bench.common.gpu_memory import share_gpu_memory
 from ppo_bench.common.progress import print_status
 from ppo_bench.common.rank_info import RankInfo
 from ppo_bench.common.values import NOT_HASHED, added_field
@@ -26,7 +25,7 @@ from ppo_bench.runners.host import HostRunner
 from ppo_bench.runners.host_envs import HostEnvs
 from ppo_bench.tuning.cores import num_available_cores
 from ppo_bench.tuning.idle_threads import let_idle_threads_sleep
-from ppo_bench.tuning.machine import cxx_compiler
+from ppo_bench.tuning.machine import cxx_compiler, share_gpu_memory
 from ppo_bench.tuning.switches import ON, Tuning
 
 if TYPE_CHECKING:

@@ -49,3 +49,11 @@ def _value(path: Path, key: str) -> str | None:
 def cxx_compiler() -> str:
     """The C++ compiler that `torch.compile` calls."""
     return os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")
+
+
+def share_gpu_memory() -> None:
+    """Make JAX allocate GPU memory on demand, instead of most of it at the start, so that other processes can share it.
+
+    It must be called before JAX initialises its devices.
+    """
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
