@@ -51,7 +51,7 @@ class Trackers:
 
     def __init__(self, trackers: Mapping[str, Tracker], folder: Path) -> None:
         """Opens `trackers`, by name, and logs what the folder of the run has already."""
-        self._folder, self._open = folder, dict[str, OpenTracker]()
+        self._folder, self._open, self._logged_videos = folder, dict[str, OpenTracker](), set[Path]()
         if not trackers:
             return
         run = read_json(folder / "run.json")
@@ -78,9 +78,11 @@ class Trackers:
         for path, step in recorded_videos(self._folder):
             for name in list(self._open):
                 marker = self._folder / name / f"{path.name}.logged"
-                if not marker.exists() and self._call(name, "log_video", path, step):
-                    with suppress(OSError):
-                        marker.touch()
+                if marker not in self._logged_videos and not marker.exists():
+                    self._logged_videos.add(marker)
+                    if self._call(name, "log_video", path, step):
+                        with suppress(OSError):
+                            marker.touch()
 
     def finish(self) -> None:
         """Close the trackers, with the result of the run if it is complete."""
