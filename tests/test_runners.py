@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
-from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import EnvStep
 from tests.probes import Endless
 from tests.runners import ACTING, after_iterations, cartpole_problem, problem_for, relative_distance, runner_for
@@ -80,21 +76,6 @@ def test_frameworks_take_the_same_actions_and_learn_the_same_in_float32(pixels: 
     mine, theirs = (np.concatenate([a[name].ravel() for name in arrays[0] if name[:7] == "params."]) for a in arrays)
     # Adam divides a gradient by its own size: where it is nearly 0, rounding decides the direction of a whole step.
     assert relative_distance(theirs, mine) < 2e-3
-
-
-def test_torch_compile_does_not_compile_again_after_the_first_iteration() -> None:
-    runner = runner_for("torch_compile", cartpole_problem())
-    state, _, _ = runner.iterate(runner.init(SEED))
-    with torch.compiler.set_stance("fail_on_recompile"):
-        for _ in range(3):
-            state, _, _ = runner.iterate(state)
-
-
-def test_torch_compile_keeps_what_it_compiles_where_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "nowhere")
-    words = ["framework=torch_compile", f"framework.compile_cache={tmp_path}"]
-    load_config(words).framework.compiler()  # type: ignore[union-attr]
-    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "torch")
 
 
 WITHOUT_A_COMPILER = """

@@ -81,11 +81,10 @@ def analyse(tasks: list[ComparedTask], baseline: str, margin: float = MARGIN) ->
             if len(ours) and len(theirs):
                 own["speedup_steady_sps"] = bootstrap(ratio_of_means, [ours], [theirs])
             own |= _improvement([group], [other])
-            if min(len(_final_returns(group)), len(_final_returns(other))) > 1:
+            if (count := min(len(_final_returns(group)), len(_final_returns(other)))) > 1:
                 pairs.append(pair := _pair(task, group, other, margin))
                 if (width := pair.test.margin) > 0:
                     low, high = pair.test.low / width, pair.test.high / width
-                    count = min(len(_final_returns(group)), len(_final_returns(other)))
                     own["difference_in_margins"] = Estimate(pair.test.difference / width, low, high, count)
     # Over tasks: only those that every group has finished, of environments with one setting.
     of_one_setting = [task for task in tasks if [other.env for other in tasks].count(task.env) == 1]

@@ -13,6 +13,7 @@ from ppo_bench.commands.report.curves import Curves, curves
 from ppo_bench.commands.report.database import Database
 from ppo_bench.commands.report.groups import Group, differing, rank
 from ppo_bench.commands.report.statistics import Array, Estimate
+from ppo_bench.common.values import file_name
 
 STEPS = ("by environment steps", "environment steps")
 TIME = ("by wall time", "training time without compilation (s)")
@@ -125,7 +126,7 @@ def figures(analysis: Analysis, database: Database) -> list[Figure]:
         *_curves(panels, database),
         *(
             Figure(
-                f"speed_{_stem(number, panel)}",
+                f"speed_{number:02}_{file_name(panel.title)[:40]}",
                 "speed",
                 panel.title,
                 [_bars(analysis, panel, metric, metric, *about, from_zero=True) for metric, *about in SPEED_CHARTS],
@@ -184,9 +185,8 @@ def _curves(panels: Sequence[Panel], database: Database) -> Iterator[Figure]:
     others = [charts(name.replace("_", " "), STEPS[1], "", "global_step", name) for name in database.drawn]
     for section, rows in (("learning", returns), ("training", others)):
         for number, (panel, *shown) in enumerate(zip(panels, *rows, strict=True), 1):
-            yield Figure(
-                f"{section}_{_stem(number, panel)}", section, panel.title, [each for each in shown if each.series]
-            )
+            key = f"{section}_{number:02}_{file_name(panel.title)[:40]}"
+            yield Figure(key, section, panel.title, [each for each in shown if each.series])
 
 
 def _best(entries: Sequence[Entry]) -> list[Entry]:
@@ -197,11 +197,6 @@ def _best(entries: Sequence[Entry]) -> list[Entry]:
         return float(np.mean([-np.inf if each is None else each for each in found]))
 
     return sorted(sorted(entries, key=final, reverse=True)[:MAX_SERIES], key=entries.index)
-
-
-def _stem(number: int, panel: Panel) -> str:
-    """Part of a file name: the panel's number, and letters, digits and underscores of its title."""
-    return f"{number:02}_" + "".join(c if c.isalnum() and c.isascii() else "_" for c in panel.title)[:40]
 
 
 def _bars(
