@@ -86,7 +86,8 @@ def test_damaged_episodes_of_an_unfinished_run_are_named(
 
 
 def test_a_run_that_has_just_begun_again_hides_no_rows(tmp_path: Path) -> None:
-    began, again = ({"started": f"2026-01-0{day}T00:00:00+00:00"} for day in (1, 2))
+    same = {"config.total_timesteps": 51_200}
+    began, again = (same | {"started": f"2026-01-0{day}T00:00:00+00:00"} for day in (1, 2))
     first = write_run(tmp_path / "o", iterations=50, finished=False, changes=began)
     write_run(tmp_path / "o", iterations=0, finished=False, folder="again/seed1-rerun2", changes=again)
     database = open_database([str(tmp_path / "o")])
