@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -51,7 +50,7 @@ class Trackers:
 
     def __init__(self, trackers: Mapping[str, Tracker], folder: Path) -> None:
         """Opens `trackers`, by name, and logs what the folder of the run has already."""
-        self._folder, self._open, self._logged_videos = folder, dict[str, OpenTracker](), set[Path]()
+        self._folder, self._open = folder, dict[str, OpenTracker]()
         if not trackers:
             return
         run = read_json(folder / "run.json")
@@ -78,11 +77,12 @@ class Trackers:
         for path, step in recorded_videos(self._folder):
             for name in list(self._open):
                 marker = self._folder / name / f"{path.name}.logged"
-                if marker not in self._logged_videos and not marker.exists():
-                    self._logged_videos.add(marker)
-                    if self._call(name, "log_video", path, step):
-                        with suppress(OSError):
-                            marker.touch()
+                try:
+                    marker.touch(exist_ok=False)
+                except OSError:  # it has the video, or a full disk cannot note that
+                    continue
+                if not self._call(name, "log_video", path, step):
+                    marker.unlink()
 
     def finish(self) -> None:
         """Close the trackers, with the result of the run if it is complete."""
