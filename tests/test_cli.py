@@ -18,7 +18,7 @@ WRONG = {
     # choices
     "env=cartpol": "unknown env/cartpol; did you mean cartpole",
     "framework=tensorflow": "jax_xla torch_compile torch_eager",
-    "backend=gym": "envpool envpool_xla gymnasium jax",
+    "backend=gym": "envpool envpool_xla gymnasium",
     "network=resnet": "auto combined gru impala_cnn lstm lstm_cnn minatar_cnn mlp nature_cnn",
     "ppo=default": "atari board classic continuous minatar physics procgen",
     "experiment=cleanrl/dqn": "cleanrl/dqn",
@@ -59,7 +59,6 @@ WRONG = {
     "ppo.vf_coef=inf": "ppo.vf_coef=inf: must not be negative",
     "framework=torch_compile framework.cudagraphs=perhaps": "framework.cudagraphs=perhaps: choose auto, update, true",
     "framework=torch_compile framework.mode=fast": "framework.mode=fast: choose default or",
-    "framework=jax_xla backend=jax +env.ids.jax=Push": "env.ids.jax: the backend jax is called device",
     "framework=jax_xla framework.iterations_per_call=2": "framework.iterations_per_call=2 needs environments that are",
     "framework=jax_xla backend=device framework.iterations_per_call=3": "not divide checkpoint.every_iterations=200",
     "framework.num_threads=0": "framework.num_threads=0: must be at least 1, or null",

@@ -18,8 +18,6 @@ from ppo_bench.envs.base import EnvStep, PolicyInput, Task, VectorEnv
 from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.envpool import EnvPoolBackend
 from ppo_bench.envs.host import to_vector_env
-from ppo_bench.runners import checkpoint
-from ppo_bench.runs.loop_state import LoopState
 from tests.runners import composed
 
 GAMES = ("tic_tac_toe", "connect_four", "othello", "kuhn_poker")
@@ -204,24 +202,8 @@ def test_a_policy_learns_to_win_against_random_play(tmp_path: Path, capsys: pyte
     assert trained.count(1.0) > 3 * trained.count(-1.0)
 
 
-def test_evaluations_against_others_and_runs_against_opponents_from_the_past_are_refused_in_a_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """As versions of November 2026 wrote them; one of these without opponents is evaluated."""
+def test_only_random_play_is_another_player(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(main, [*TINY, f"outputs={tmp_path}"]) == 0
     folder = Path(capsys.readouterr().out.splitlines()[-1])
     assert exit_code(evaluate, [str(folder), "against=perfect"]) == 2
     assert "against=perfect: choose random, or leave it out" in capsys.readouterr().err
-    run = json.loads((folder / "run.json").read_text())
-    run["config"] |= {"opponents": {"pool_size": 0, "every_iterations": 1}, "rating": {"games": 32, "opponents": 3}}
-    (folder / "run.json").write_text(json.dumps(run))
-    assert exit_code(evaluate, [str(folder), "episodes=2"]) == 0
-    run["config"]["opponents"]["pool_size"] = 8
-    (folder / "run.json").write_text(json.dumps(run))
-    capsys.readouterr()
-    assert exit_code(evaluate, [str(folder), "episodes=2"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith("run.json: it was trained against opponents from its past, which this version lacks")
-    saved = checkpoint.load_named(checkpoint.find(folder))
-    loop = saved.loop | {"ratings": {"1": [25.0, 8.0]}}
-    assert LoopState.from_checkpoint(loop).iteration == saved.loop["iteration"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +47,6 @@ def test_the_folders_of_a_revision_stay(words: str, folder: str) -> None:
         ("", "env.kwargs=null"),
         ("", "ppo.weight_decay=0"),
         ("ppo.shards=2", "ppo.shards=2 devices=2"),
-        ("framework=jax_xla backend=device", "framework=jax_xla backend=jax"),
     ],
 )
 def test_what_trains_the_same_has_one_folder(one: str, other: str) -> None:
@@ -130,16 +128,3 @@ def plain_ppo() -> str:
     """The keys of `ppo=classic` without their schema."""
     text = (CONF / "ppo" / "classic.yaml").read_text(encoding="utf-8")
     return "".join(line for line in text.splitlines(keepends=True) if not line.startswith("defaults:"))
-
-
-@pytest.mark.parametrize("words", [["framework=jax_xla", "backend=device"], ["network=nature_cnn"]], ids=str)
-def test_a_run_of_an_older_version_has_the_identity_of_todays_command(words: list[str]) -> None:
-    """With another name of the device, and with a key that is gone."""
-    config = load_config(words)
-    recorded = json.loads(json.dumps(config.resolved))
-    if "backend=device" in words:
-        recorded["backend"] = {"_target_": "ppo_bench.envs.jax.backend.JaxBackend", "name": "jax"}
-        recorded["env"]["ids"]["jax"] = recorded["env"]["ids"].pop("device")
-    else:
-        recorded["network"]["undivided_channels"] = 0
-    assert recorded_config(recorded, {}).identity == config.identity

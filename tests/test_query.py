@@ -36,13 +36,13 @@ def test_runs_metrics_and_episodes_can_be_asked(outputs: Path, capfd: pytest.Cap
     sql = (
         "select env, seed, count(*), max(iteration) from metrics where framework = 'jax_xla' group by all order by all"
     )
-    assert query(capfd, sql, outputs, "--format", "csv").splitlines()[1:] == [
+    file = outputs.parent / "rows.csv"
+    query(capfd, f"copy ({sql}) to '{file}'", outputs)
+    assert file.read_text().splitlines()[1:] == [
         "acrobot,1,20,20", "acrobot,2,20,20", "cartpole,1,20,20", "cartpole,2,20,20",
     ]  # fmt: skip
-    sql = "select 1.5 as number, date '2026-01-02' as day"
-    assert json.loads(query(capfd, sql, outputs, "--format", "json")) == {"number": 1.5, "day": "2026-01-02"}
     sql = 'select count(*) as episodes, max("return") < 600 as low, null as nothing from episodes'
-    assert json.loads(query(capfd, sql, outputs, "--format", "json")) == {"episodes": 240, "low": True, "nothing": None}
+    assert query(capfd, sql, outputs).splitlines()[1].split() == ["240", "True", "null"]
 
 
 def test_columns_of_newer_versions_are_there(outputs: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -84,11 +84,6 @@ def test_a_wrong_query_is_one_line(sql: str, fragment: str, outputs: Path, capfd
     error = capfd.readouterr().err
     assert_one_line(error, fragment)
     assert "the views are runs, metrics, episodes" in error
-
-
-def test_an_object_has_no_two_values_of_a_name(outputs: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert exit_code(main, ["select 1 as a, 2 as a", str(outputs), "--format", "json"]) == 2
-    assert_one_line(capfd.readouterr().err, "--format json: two columns are named a; rename one by `as`")
 
 
 def test_a_folder_without_runs_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

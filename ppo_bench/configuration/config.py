@@ -171,8 +171,6 @@ class Config:
     def task(self) -> Task:
         """The task for the backend to build. Raises `ConfigError` if the backend has no such environment."""
         env = self.root.env
-        if "jax" in env.ids:
-            raise ConfigError("env.ids.jax: the backend jax is called device; use env.ids.device")
         if env.id is None and self.backend.name not in env.ids:
             offered = ", ".join(f"backend={name}" for name in sorted(env.ids))
             raise ConfigError(f"backend={self.backend.name} has no env={env.name}; available with {offered}")

@@ -35,9 +35,6 @@ from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.identity import hashed
 from ppo_bench.configuration.schema import MEMBERS, RootSchema, schemas_of
 
-RETIRED = ("opponents", "rating")
-"""Root keys of older runs that say nothing of how their policies act."""
-
 
 def load_config(overrides: Sequence[str], name: str = "config") -> Config:
     """Compose `conf/<name>.yaml` with `overrides` and check it. Raises `ConfigError` with one line.
@@ -120,12 +117,8 @@ def recorded_config(recorded: Mapping[str, Any], changes: Mapping[str, Any]) -> 
 
     Keys that are newer than the run have their defaults. Raises `ConfigError`.
     """
-    if (recorded.get("opponents") or {}).get("pool_size"):
-        raise ConfigError("it was trained against opponents from its past, which this version lacks")
-    own = {key: value for key, value in {**recorded, **changes}.items() if key not in RETIRED} | {"tracker": {}}
-    own |= _by_todays_names(own)
     values = dict(_defaults())
-    for key, value in own.items():
+    for key, value in {**recorded, **changes, "tracker": {}}.items():
         has_newer_keys = isinstance(value, Mapping) and key not in MEMBERS
         values[key] = {**(values.get(key) or {}), **value} if has_newer_keys else value
     return _checked(values, RootSchema)
@@ -135,16 +128,6 @@ def recorded_config(recorded: Mapping[str, Any], changes: Mapping[str, Any]) -> 
 def _defaults() -> dict[str, Any]:
     """The values of conf/config.yaml without overrides."""
     return values_of(compose_root("config", []))
-
-
-def _by_todays_names(own: Mapping[str, Any]) -> dict[str, Any]:
-    """The groups of a recorded configuration that had other names or keys: the backend device was called jax."""
-    env, backend = own.get("env") or {}, own.get("backend") or {}
-    ids = {"device" if name == "jax" else name: env_id for name, env_id in (env.get("ids") or {}).items()}
-    renamed = {"_target_": "ppo_bench.envs.device.DeviceBackend", "name": "device"}
-    network = {key: x for key, x in (own.get("network") or {}).items() if (key, x) != ("undivided_channels", 0)}
-    renamed_backend = {"backend": renamed} if backend.get("name") == "jax" else {}
-    return {"env": {**env, "ids": ids}, "network": network} | renamed_backend
 
 
 def values_of(composed: DictConfig) -> dict[str, Any]:

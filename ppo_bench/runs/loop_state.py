@@ -54,7 +54,6 @@ class LoopState:
     @classmethod
     def from_checkpoint(cls, loop: Mapping[str, Any]) -> LoopState:
         """The counters in a checkpoint. Raises `ConfigError` if a newer version of this package wrote it."""
-        loop = {name: value for name, value in loop.items() if name != "ratings"}  # of versions to November 2026
         if unknown := loop.keys() - {each.name for each in fields(cls)}:
             raise ConfigError(
                 f"the checkpoint is of a newer version of ppo_bench, which counts {', '.join(sorted(unknown))}: "

@@ -15,8 +15,6 @@ from ppo_bench.runs.results import EVALUATION_COLUMNS, run_folders
 
 EXECUTION = ("framework", "backend", "precision", "device", "tuning")
 """Keys of an identity that do not change what is learned."""
-PLAIN = {"_target_": "ppo_bench.algorithms.ppo.Ppo", "name": "ppo"}
-"""The algorithm of older runs, whose run.json names none."""
 
 
 @dataclass(kw_only=True)
@@ -117,7 +115,6 @@ def _run(path: Path, about: Mapping[str, Any], result: Mapping[str, Any]) -> Run
     env, env_id = env_name_and_id(config)
     setting = {key: value for key, value in trained.items() if key not in EXECUTION}
     setting["ppo"] = added_field_defaults(Hyperparameters) | setting["ppo"]
-    setting.setdefault("algorithm", PLAIN)
     setting["env"] = {key: value for key, value in trained["env"].items() if key not in ("name", "id", "num_envs")}
     execution = {key: trained[key] for key in EXECUTION if key in trained}
     together = result.get("num_seeds", about.get("num_seeds", config["num_seeds"]))
