@@ -33,7 +33,6 @@ WRONG = {
     # networks
     "network=trxl network.memory=0": "network.memory=0: must be at least 1",
     "network=trxl network.positions=relative": "network.positions=relative: choose none, absolute or learned",
-    "network=trxl network.reconstruction_coef=-1": "network.reconstruction_coef=-1.0: must not be negative",
     "network=lstm network.units=0": "network.units=0: must be at least 1",
     # games
     "env=tic_tac_toe ppo.num_envs=16 evaluation.every_iterations=2": "plays checkpoints of games",
@@ -76,7 +75,6 @@ TRIED = {
     f"{PONG} env.atari.episodic_life=true": "env.atari.episodic_life=true: players of atari/",
     f"{PONG} ppo.num_envs=3": "ppo.num_envs=3: atari/pong-v3 has a row for each of",
     "network=trxl network.heads=3": "network.dim=64: must be even, and a multiple of network.heads=3",
-    "network=trxl network.reconstruction_coef=0.1": "network.reconstruction_coef=0.1: observations of shape (4,) and",
     "network=lstm ppo.num_envs=2 ppo.num_minibatches=4": "does not divide 2, which is ppo.num_envs / ppo.shards=1",
     "env.observe=[4]": "env.observe=[4]: CartPole-v1 has no such components",
     "algorithm=rnd env=pong env.atari.frames=3": "env.atari.frames=3: algorithm=rnd would take three grey frames",

@@ -33,7 +33,7 @@ def iteration(spec: TrainingSpec, rewards: list[list[list[float]]]) -> PendingIt
     rows = (np.array([*each, each[-1]]).swapaxes(1, 2) for each in (rewards, OVER, VALID))
     types = np.float32, bool, bool
     played = RolloutRewards(*(array.astype(dtype) for array, dtype in zip(rows, types, strict=True)))  # type: ignore[arg-type]
-    names = {metric.name for metric in metrics_of(spec.algorithm, spec.network)}
+    names = {metric.name for metric in metrics_of(spec.algorithm)}
     measured = {name: np.array([1, 2, 3], np.float32) for name in names - {"learning_rate", "masked_fraction"}}
     return played, measured  # type: ignore[return-value]
 

@@ -42,7 +42,6 @@ METRICS = {
     "forward_loss": "the predictor's error",
     "intrinsic_reward": "mean intrinsic reward, before it is normalised",
     "intrinsic_return": "mean intrinsic return",
-    "reconstruction_loss": "distance between images that were seen and those that the decoder makes",
 }
 """Meaning of each column of metrics.jsonl, by its name."""
 Settings = dict[str, Any]
@@ -165,7 +164,7 @@ def _results(name: str) -> str:
 
 
 def _logged(config: Any) -> str:
-    declared = {metric.name: metric.tag for metric in metrics_of(config.algorithm, config.network)}
+    declared = {metric.name: metric.tag for metric in metrics_of(config.algorithm)}
     lines = ["| column of `metrics.jsonl` | tag in TensorBoard and wandb | what it is |", "|---|---|---|"]
     lines += [f"| `{name}` | `{tag}` | {METRICS[name]} |" for name, tag in (TAGS | declared).items()]
     episodes = "Each finished episode is a row of `episodes.jsonl`: `global_step, env, return, length`."

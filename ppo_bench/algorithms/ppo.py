@@ -172,20 +172,11 @@ class Ppo:
         return {**statistics, LEARNING_RATE_FACTOR: factor}
 
 
-def loss_metrics_of(algorithm: Ppo, network: object) -> tuple[Metric, ...]:
-    """The metrics of a minibatch: those of the algorithm, and that of the network's loss of reconstruction."""
-    own = (Metric("reconstruction_loss", "losses/reconstruction_loss"),)
-    return (*algorithm.loss_metrics, *(own if getattr(network, "reconstruction_coef", 0.0) else ()))
-
-
-def metrics_of(algorithm: Ppo, network: object = None) -> tuple[Metric, ...]:
-    """All metrics of an iteration, in the order of the columns.
-
-    `network` is a `NetworkSpec` or a choice of the group `network`.
-    """
+def metrics_of(algorithm: Ppo) -> tuple[Metric, ...]:
+    """All metrics of an iteration, in the order of the columns."""
     return (
         Metric("learning_rate", "charts/learning_rate", compared=False),
-        *loss_metrics_of(algorithm, network),
+        *algorithm.loss_metrics,
         *algorithm.batch_metrics,
         Metric("gradient_norm", "losses/gradient_norm", compared=False),
         Metric("masked_fraction", "charts/masked_fraction", compared=False),

@@ -112,8 +112,6 @@ class NetworkSpec:
     If true, the module takes sequences, too, and gradients flow through the carry from the first step of the rollout.
     If false, minibatches consist of single transitions, each with the carry that the network had at that step.
     """
-    reconstruction_coef: float = 0.0
-    """Weight of the module's loss of a reconstruction of the observed images; 0 if it has none."""
 
     @property
     def convolves(self) -> bool:
@@ -156,38 +154,17 @@ class NetworkSpec:
         have the parameters' dtype. With `episode_start [T, B]`, observations are sequences `[T, B, ...]`, and so are
         outputs and values.
         """
-        return self._outputs(ops, params, *self._call(ops, params, obs, carry, episode_start))
-
-    def _call(
-        self, ops: Ops, params: Tree, obs: Array, carry: Tree, episode_start: Array | None, **options: Any
-    ) -> Any:
+        own = params
         if self.scaled_weights:
-            params = {**params, **{name: params[name] / 255.0 for name in self.scaled_weights}}
+            own = {**params, **{name: params[name] / 255.0 for name in self.scaled_weights}}
         carry_inputs = (carry, episode_start) if carry else ()
-        return ops.call(self.module, ops.to_layer_dtype(params), ops.cast_obs(obs), *carry_inputs, **options)
-
-    def _outputs(
-        self, ops: Ops, params: Tree, output: Array, values: Array, carry: Tree | None = None
-    ) -> NetworkOutputs:
+        output, values, *after = ops.call(self.module, ops.to_layer_dtype(own), ops.cast_obs(obs), *carry_inputs)
         values = values.squeeze(-1) if values.ndim == output.ndim and values.shape[-1] == 1 else values
-        policy_outputs = self.policy_outputs(params, ops.to_param_dtype(output))  # log_std keeps its dtype
         return NetworkOutputs(
-            policy_outputs,
+            self.policy_outputs(params, ops.to_param_dtype(output)),  # log_std keeps its dtype
             ops.to_param_dtype(values),
-            {name: ops.to_param_dtype(x) for name, x in (carry or {}).items()},
+            {name: ops.to_param_dtype(x) for arrays in after for name, x in arrays.items()},
         )
-
-    def forward_with_losses(
-        self, ops: Ops, params: Tree, obs: Array, carry: Tree, episode_start: Array | None
-    ) -> tuple[PolicyOutputs, Array, Tree]:
-        """Policy outputs and values of `forward`, and the loss of reconstruction by its name."""
-        if not self.reconstruction_coef:
-            policy_outputs, values, _ = self.forward(ops, params, obs, carry, episode_start)
-            return policy_outputs, values, {}
-        image = ops.to_param_dtype(obs) / 255.0
-        *outputs, loss = self._call(ops, params, obs, carry, episode_start, image=image)
-        policy_outputs, values, _ = self._outputs(ops, params, *outputs)
-        return policy_outputs, values, {"reconstruction_loss": ops.to_param_dtype(loss)}
 
     def step(self, ops: Ops, params: Tree, obs: Array, carry: Tree, episode_start: Array | None) -> NetworkOutputs:
         """`forward`, with complete windows in the next carry: the oldest row dropped and the new one appended."""

@@ -34,7 +34,7 @@ class Ops(Protocol):
 
     # --- Modules ------------------------------------------------------------------------------------------------------
 
-    def call(self, module: PortableModule, params: Tree, *inputs: Any, **options: Any) -> Any:
+    def call(self, module: PortableModule, params: Tree, *inputs: Any) -> Any:
         """What `module` returns for `inputs`, computed with those of `params` that are its own."""
 
     def to_layer_dtype(self, arrays: Tree) -> Tree:

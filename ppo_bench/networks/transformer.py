@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.flattened import is_byte_space
-from ppo_bench.common.values import AT_LEAST_1, NOT_NEGATIVE, within
+from ppo_bench.common.values import AT_LEAST_1, within
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.convolutions import (
     MIN_IMAGE_SIDE,
@@ -26,9 +25,8 @@ from ppo_bench.networks.convolutions import (
     image_shape,
     input_sizes,
     nature_parameters,
-    output_sides,
 )
-from ppo_bench.networks.layers import CRITIC_GAIN, Parameters, conv, layer_norm, linear, weight_and_bias
+from ppo_bench.networks.layers import CRITIC_GAIN, Parameters, layer_norm, linear, weight_and_bias
 from ppo_bench.networks.module_spec import network_spec
 from ppo_bench.networks.network import CarrySpec, NetworkSpec, action_spec
 
@@ -39,8 +37,6 @@ POSITIONS = within(lambda value: value in ("none", "absolute", "learned"), "choo
 ACTOR_GAIN = 0.1
 GATE_BIAS = 2.0
 """Initial bias of a gate: a larger one passes less of the new values (Parisotto et al. 2020, section 3.2)."""
-ImageShape = tuple[int, int, int]
-"""Height, width and channels of the small image from which a decoder begins."""
 
 
 def block(name: str, dim: int, heads: int, gated: bool) -> Parameters:
@@ -62,32 +58,6 @@ def block(name: str, dim: int, heads: int, gated: bool) -> Parameters:
     return tuple(arrays)
 
 
-def decoder_input_shape(sides: tuple[int, int]) -> ImageShape:
-    """The small image that a decoder enlarges to images of these sides.
-
-    Raises `ConfigError` if its transposed convolutions do not arrive at them.
-    """
-    after = sides
-    for window in NATURE:
-        before, after = after, output_sides([window], *after)
-        if any((side - 1) * window.stride + window.size != whole for side, whole in zip(after, before, strict=True)):
-            raise ConfigError(
-                f"network.reconstruction_coef: images of {sides} pixels cannot be made again by the decoder, those of "
-                "84 x 84 can; set it to 0"
-            )
-    return *after, 64
-
-
-def decoder(dim: int, decoder_shape: ImageShape, channels: int) -> Parameters:
-    """Parameters of a decoder from a hidden layer of `dim` units to images of `channels`."""
-    return (
-        *linear("decoder.0", dim, math.prod(decoder_shape), uniform=True),
-        *conv("decoder.1", 64, 64, kernel=3),
-        *conv("decoder.2", 64, 32, kernel=4),
-        *conv("decoder.3", 32, channels, kernel=8),
-    )
-
-
 @dataclass(frozen=True)
 class Trxl:
     """`network=trxl`; conf/network/trxl.yaml explains its options."""
@@ -99,7 +69,6 @@ class Trxl:
     positions: str = field(metadata=POSITIONS)
     max_episode_steps: int = field(metadata=AT_LEAST_1)
     gated: bool
-    reconstruction_coef: float = field(default=0.0, metadata=NOT_NEGATIVE)
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces. Images pass through the convolutions of Mnih et al. 2015 first, except those
@@ -109,19 +78,12 @@ class Trxl:
             raise ConfigError(f"network.dim={self.dim}: must be even, and a multiple of network.heads={self.heads}")
         shape = observation_space.shape
         images = len(shape) in (2, 3, 4) and min(image_shape(shape)[:2]) >= MIN_IMAGE_SIDE
-        if self.reconstruction_coef and not (images and is_byte_space(observation_space)):
-            raise ConfigError(
-                f"network.reconstruction_coef={self.reconstruction_coef}: observations of shape {shape} and type "
-                f"{observation_space.dtype} are no images of bytes, of {MIN_IMAGE_SIDE} pixels or more; set it to 0"
-            )
         actions, inputs = action_spec(action_space), math.prod(shape)
-        image, decoder_shape, trunk = None, None, linear("trunk.0", inputs, self.dim, uniform=True)
+        image, trunk = None, linear("trunk.0", inputs, self.dim, uniform=True)
         if images:
             sizes = input_sizes("network=trxl", shape, NATURE)
             image = sizes["channels"], sizes["pixels"]
             trunk = nature_parameters(*image, self.dim, uniform=True)
-            decoder_shape = decoder_input_shape(image_shape(shape)[:2]) if self.reconstruction_coef else None
-        options = {name: value for name, value in vars(self).items() if name != "reconstruction_coef"}
         return network_spec(
             "transformer.Transformer",
             observation_space,
@@ -138,13 +100,11 @@ class Trxl:
                 ),
                 *(self._positions() if self.positions == "learned" else ()),
                 *linear(f"memory.{self.layers}", self.dim, self.dim, uniform=True),
-                *(decoder(self.dim, decoder_shape, image[0]) if image and decoder_shape else ()),
             ),
-            {**options, "image": image, "decoder_shape": decoder_shape},
+            {**vars(self), "image": image},
             {"inputs": inputs},
             images=images,
             carry=(CarrySpec("steps", ()), CarrySpec("inputs", (self.memory, self.layers, self.dim), window=True)),
-            reconstruction_coef=self.reconstruction_coef,
         )
 
     def _positions(self) -> Parameters:

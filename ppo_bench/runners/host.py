@@ -155,9 +155,7 @@ class HostRunner:
         learner, envs, rollout = self._collect(state, iteration)
         learner, update_metrics = self._learner.update(learner, rollout.flags, state.seed, iteration, learning_rate)
         measured = {"learning_rate": learning_rate, "masked_fraction": rollout.masked_fraction, **update_metrics}
-        metrics = {
-            metric.name: measured[metric.name] for metric in metrics_of(self._spec.algorithm, self._spec.network)
-        }
+        metrics = {metric.name: measured[metric.name] for metric in metrics_of(self._spec.algorithm)}
         return HostState(state.seed, iteration, learner, envs), metrics, rollout.episodes
 
     def _collect(self, state: HostState, iteration: int) -> tuple[Any, Any, EnvRollout]:

@@ -239,7 +239,7 @@ def collect_reports(
     own = {name: np.asarray(array, np.float64)[:runs].tolist() for name, array in measured.items()}
     own.setdefault("learning_rate", list(learning_rates))
     own["masked_fraction"] = (1.0 - value_mask.mean(axis=(1, 2))).tolist()
-    names = [metric.name for metric in metrics_of(spec.algorithm, spec.network)]
+    names = [metric.name for metric in metrics_of(spec.algorithm)]
     metrics = [dict(zip(names, row, strict=True)) for row in zip(*(own[name] for name in names), strict=True)]
     return totals, list(zip(metrics, episodes, strict=True))
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ppo_bench.algorithms.base import LEARNING_RATE_FACTOR, Hyperparameters, Targets
-from ppo_bench.algorithms.ppo import Ppo, loss_metrics_of
+from ppo_bench.algorithms.ppo import Ppo
 from ppo_bench.mathematics import noise, ppo
 from ppo_bench.mathematics.arrays import Array, Tree, add_prefix, select_prefix
 from ppo_bench.mathematics.shards import Shard
@@ -42,7 +42,7 @@ class UpdateFunctions(NamedTuple):
     @property
     def loss_names(self) -> tuple[str, ...]:
         """Names of the scalars that `loss` reports, in order."""
-        return tuple(metric.name for metric in loss_metrics_of(self.algorithm, self.network))
+        return tuple(metric.name for metric in self.algorithm.loss_metrics)
 
     @property
     def learning_arrays(self) -> tuple[str, ...]:
@@ -208,7 +208,7 @@ class UpdateFunctions(NamedTuple):
         """
         network, ops = self.network, self.ops
         obs, carry, episode_start = minibatch["obs"], select_prefix("carry", minibatch), minibatch.get("episode_start")
-        policy_outputs, values, own = network.forward_with_losses(ops, arrays, obs, carry, episode_start)
+        policy_outputs, values, _ = network.forward(ops, arrays, obs, carry, episode_start)
         if network.learns_from_sequences:
             first, values = (x.reshape((-1, *x.shape[2:])) for x in (policy_outputs[0], values))
             policy_outputs = (first, *policy_outputs[1:])
@@ -216,9 +216,6 @@ class UpdateFunctions(NamedTuple):
             minibatch = {name: x.reshape((-1, *x.shape[2:])) for name, x in steps.items()}
         policy_outputs = mask_logits(ops.xp, policy_outputs, minibatch.get("action_mask"))
         total, measured = self.algorithm.loss(ops, network, self.ppo, arrays, policy_outputs, values, minibatch)
-        own = {name: x / self.devices if self.devices > 1 else x for name, x in own.items()}  # means over samples
-        total = total + sum(network.reconstruction_coef * x for x in own.values())
-        measured = {**measured, **own}
         return total, ops.xp.stack([measured[name] for name in self.loss_names])
 
 

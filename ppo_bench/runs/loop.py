@@ -198,7 +198,7 @@ def _title(writers: Sequence[RunWriter]) -> str:
 
 def _require_finite(config: Config, metrics_by_run: Sequence[Metrics], iteration: int) -> None:
     """Raise `FailedRuns` if losses of some runs are not finite in this iteration."""
-    reasons, specs = {}, metrics_of(config.algorithm, config.network)
+    reasons, specs = {}, metrics_of(config.algorithm)
     always_finite = {metric.name for metric in specs if metric.always_finite}
     for position, metrics in enumerate(metrics_by_run):
         names = [name for name, value in metrics.items() if name in always_finite and not math.isfinite(value)]

@@ -77,9 +77,7 @@ class RunWriter:
         about = {"schema_version": SCHEMA_VERSION, "started": started, "overrides": list(self.config.overrides)}
         about |= {"num_seeds": self.loop.together, "config": self.config.resolved}
         about["identity"] = self.config.identity
-        about["metrics"] = {
-            metric.name: metric.tag for metric in metrics_of(self.config.algorithm, self.config.network)
-        }
+        about["metrics"] = {metric.name: metric.tag for metric in metrics_of(self.config.algorithm)}
         if loaded := self.config.loaded:
             what = f"after iteration {self.loop.iteration}" if self.loop.iteration else "with the parameters"
             print_status(f"starting {what} of {self.config.root.checkpoint.load}")

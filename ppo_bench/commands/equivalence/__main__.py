@@ -79,7 +79,7 @@ def _compare(configs: dict[str, Config]) -> Comparison:
     config = configs[leader]
     precision = max((each.root.precision for each in configs.values()), key=lambda name: TOLERANCES[name].parameters)
     tolerance = TOLERANCES[precision]
-    compared = [metric.name for metric in metrics_of(config.algorithm, config.network) if metric.compared]
+    compared = [metric.name for metric in metrics_of(config.algorithm) if metric.compared]
     differences: dict[str, list[Difference]] = {name: [] for name in others}
     found_ties: dict[str, list[Tie]] = {name: [] for name in others}
     with closing(iterations(configs)) as outcomes_of_all:

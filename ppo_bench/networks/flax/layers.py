@@ -79,23 +79,6 @@ class Conv(nn.Module):
         return (sums + bias).astype(kernel.dtype)
 
 
-class ConvTranspose(nn.Module):
-    """A transposed convolution `[B, h, w, C]` to `[B, H, W, features]`, unpadded, as `torch.nn.ConvTranspose2d`."""
-
-    features: int
-    kernel: int
-    stride: int
-
-    @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """Images `[B, H, W, features]`. The kernel is flipped: JAX and PyTorch index it in opposite directions."""
-        kernel = self.param("kernel", zeros, (self.kernel, self.kernel, x.shape[-1], self.features))
-        bias = self.param("bias", zeros, (self.features,))
-        strides, layout = (self.stride, self.stride), ("NHWC", "HWIO", "NHWC")
-        turned = kernel[::-1, ::-1]
-        return jax.lax.conv_transpose(x, turned, strides, "VALID", dimension_numbers=layout) + bias
-
-
 def max_pool(x: jax.Array, by_products: bool) -> jax.Array:
     """Max pooling of `[B, H, W, C]` with a 3 x 3 window, stride 2 and padding 1.
 

@@ -70,11 +70,11 @@ class JaxOps:
         """See `Ops.to_layer_dtype`."""
         return {name: parameter.astype(self._layers) for name, parameter in params.items()}
 
-    def call(self, module: PortableModule, params: Tree, *inputs: Any, **options: Any) -> Any:
+    def call(self, module: PortableModule, params: Tree, *inputs: Any) -> Any:
         """See `Ops.call`."""
         if module not in self._functions:
             self._functions[module] = module.flax_function(self._by_products)
-        return self._functions[module](params, *inputs, **options)
+        return self._functions[module](params, *inputs)
 
     def cast_obs(self, obs: jax.Array) -> jax.Array:
         """See `Ops.cast_obs`; bytes and flags stay what they are, which the first layer casts."""
@@ -91,14 +91,14 @@ class FunctionalModule:
     def __init__(self, module: nn.Module, parameters: Sequence[Parameter]) -> None:
         self._module, self._names = module, [parameter.name for parameter in parameters]
 
-    def __call__(self, params: Mapping[str, jax.Array], *inputs: Any, **options: Any) -> Any:
+    def __call__(self, params: Mapping[str, jax.Array], *inputs: Any) -> Any:
         """What the module's `__call__` returns, computed with `params`."""
         tree: dict[str, dict[str, jax.Array]] = {}
         for name in self._names:
             layer, _, kind = name.rpartition(".")
             kind, array = to_flax_layout(kind, params[name])
             tree.setdefault(layer, {})[kind] = array
-        return self._module.apply({"params": tree}, *inputs, **options)
+        return self._module.apply({"params": tree}, *inputs)
 
 
 def to_flax_layout(kind: str, array: jax.Array) -> tuple[str, jax.Array]:

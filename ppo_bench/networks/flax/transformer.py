@@ -8,11 +8,10 @@ from collections.abc import Mapping
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import optax
 
 from ppo_bench.mathematics import attention
 from ppo_bench.networks.flax.cnn import nature
-from ppo_bench.networks.flax.layers import ConvTranspose, Dense, LayerNorm, standardise, zeros
+from ppo_bench.networks.flax.layers import Dense, LayerNorm, standardise, zeros
 
 Carry = dict[str, jax.Array]
 
@@ -63,14 +62,6 @@ def attend_to_rows(name: str, heads: int, x: jax.Array, rows: jax.Array, mask: j
     return Dense(size, name=f"{name}.out")(values.reshape(x.shape))
 
 
-def decode_image(hidden: jax.Array, decoder_shape: tuple[int, int, int], channels: int) -> jax.Array:
-    """Logits of the pixels `[B, H, W, C]` of images, from a hidden layer `[B, D]` (Pleines et al. 2023)."""
-    x = nn.relu(Dense(math.prod(decoder_shape), name="decoder.0")(hidden)).reshape((-1, *decoder_shape))
-    x = nn.relu(ConvTranspose(64, kernel=3, stride=1, name="decoder.1")(x))
-    x = nn.relu(ConvTranspose(32, kernel=4, stride=2, name="decoder.2")(x))
-    return ConvTranspose(channels, kernel=8, stride=4, name="decoder.3")(x)
-
-
 class Transformer(nn.Module):
     """`network=trxl`; see the module of the same name in PyTorch for the arguments."""
 
@@ -82,19 +73,13 @@ class Transformer(nn.Module):
     memory: int
     positions: str
     max_episode_steps: int
-    decoder_shape: tuple[int, int, int] | None
     outputs: int
     streams: int
     by_products: bool = False
 
     @nn.compact
-    def __call__(
-        self, obs: jax.Array, carry: Carry, episode_start: jax.Array, image: jax.Array | None = None
-    ) -> tuple[jax.Array, jax.Array, Carry] | tuple[jax.Array, jax.Array, Carry, jax.Array]:
-        """The policy's outputs `[B, outputs]`, values `[B, streams]` and the next carry.
-
-        With `image [B, H, W, C]`, from 0 to 1, also the loss of its reconstruction from the hidden layer.
-        """
+    def __call__(self, obs: jax.Array, carry: Carry, episode_start: jax.Array) -> tuple[jax.Array, jax.Array, Carry]:
+        """The policy's outputs `[B, outputs]`, values `[B, streams]` and the next carry."""
         x = nature(obs, self.dim, self.by_products) if self.image else Dense(self.dim, name="trunk.0")(obs)
         steps, memory_rows = carry["steps"] * (1 - episode_start), []
         ago = jnp.arange(self.memory, 0, -1)  # age of each row; that of the last step is 1
@@ -104,16 +89,11 @@ class Transformer(nn.Module):
             memory_rows.append(self._memory_row(x, steps))
             x = self._block(f"memory.{layer}", x, rows[:, :, layer], mask)
         x = nn.relu(Dense(self.dim, name=f"memory.{self.layers}")(x))
-        result = (
+        return (
             Dense(self.outputs, name="actor.0")(x),
             Dense(self.streams, name="critic.0")(x),
             {"steps": steps + 1, "inputs": jnp.stack(memory_rows, 1)},
         )
-        if image is None:
-            return result
-        assert self.decoder_shape is not None
-        logits = decode_image(x, self.decoder_shape, image.shape[-1]).astype(image.dtype)
-        return *result, jnp.mean(optax.sigmoid_binary_cross_entropy(logits, image))
 
     def _block(self, name: str, x: jax.Array, rows: jax.Array, mask: jax.Array) -> jax.Array:
         """One layer: attention, then a linear layer, each with a residual connection or a gate."""

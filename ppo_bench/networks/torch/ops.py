@@ -17,8 +17,8 @@ from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.ops import PortableModule, ScanStep
 
 Params = dict[str, Tensor]
-LAYOUTS: dict[type[nn.Module], tuple[int, ...]] = {nn.Conv2d: (0, 3, 1, 2), nn.ConvTranspose2d: (3, 0, 1, 2)}
-"""Axes of PyTorch's weights within neutral weights `[outputs, height, width, inputs]`, by the kind of layer."""
+CONVOLUTION_AXES = (0, 3, 1, 2)
+"""Axes of PyTorch's weights of a convolution within neutral weights `[outputs, height, width, inputs]`."""
 
 
 def parameter_views(flat: Tensor, parameters: Sequence[Parameter]) -> Params:
@@ -78,9 +78,9 @@ class TorchOps:
             return params
         return {name: parameter.to(self._layers) for name, parameter in params.items()}
 
-    def call(self, module: PortableModule, params: Tree, *inputs: Any, **options: Any) -> Any:
+    def call(self, module: PortableModule, params: Tree, *inputs: Any) -> Any:
         """See `Ops.call`."""
-        return self.function(module)(params, *inputs, **options)
+        return self.function(module)(params, *inputs)
 
     def function(self, module: PortableModule) -> Callable[..., Any]:
         """The function of `module`: a `FunctionalModule`, unless the module is a user's (ppo_bench/networks/own.py).
@@ -137,11 +137,11 @@ class FunctionalModule:
             vars(layer).update(layer.named_children())
         self._params: Params | None = None
 
-    def __call__(self, params: Params, *inputs: Any, **options: Any) -> Any:
+    def __call__(self, params: Params, *inputs: Any) -> Any:
         """What the module's `forward` returns, computed with `params`."""
         if torch.compiler.is_compiling():
             own = {slot.path: slot.view_of(params) for slot in self._parameter_slots}
-            return torch.func.functional_call(self._module, own, inputs, options)
+            return torch.func.functional_call(self._module, own, inputs)
         # `functional_call` takes 60 microseconds. Here the same parameters are set once for all steps of a rollout, as
         # plain attributes, whose access is faster than that of an `nn.Parameter`.
         with_gradients = torch.is_grad_enabled()
@@ -149,7 +149,7 @@ class FunctionalModule:
             for slot in self._parameter_slots:
                 vars(slot.layer)[slot.name] = slot.view_of(params)
             self._params = None if with_gradients else params
-        return self._bound.forward(*inputs, **options)
+        return self._bound.forward(*inputs)
 
 
 def _parameter_slots(module: nn.Module, parameters: Sequence[Parameter]) -> list[_ParameterSlot]:
@@ -159,7 +159,7 @@ def _parameter_slots(module: nn.Module, parameters: Sequence[Parameter]) -> list
     for (path, own), name in zip(module.named_parameters(), neutral, strict=True):
         above, _, last = path.rpartition(".")
         layer = layers[above]
-        axes = next((axes for kind, axes in LAYOUTS.items() if isinstance(layer, kind) and last == "weight"), None)
+        axes = CONVOLUTION_AXES if isinstance(layer, nn.Conv2d) and last == "weight" else None
         shape = neutral[name].shape
         if tuple(own.shape) != (tuple(shape[axis] for axis in axes) if axes and len(shape) == len(axes) else shape):
             raise ValueError(f"{path} of {type(module).__name__} has shape {tuple(own.shape)}, and {name} {shape}")

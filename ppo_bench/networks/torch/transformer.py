@@ -71,25 +71,6 @@ class Block(nn.Module):
         return out
 
 
-class Decoder(nn.Module):
-    """A linear layer and transposed convolutions from a hidden layer `[B, dim]` to the pixels `[B, H, W, C]` of images
-    (Pleines et al. 2023)."""
-
-    def __init__(self, dim: int, decoder_shape: tuple[int, int, int], channels: int) -> None:
-        super().__init__()
-        self._decoder_shape = decoder_shape
-        self.flat = Linear(dim, math.prod(decoder_shape), "relu")
-        self.first = nn.ConvTranspose2d(64, 64, kernel_size=3, stride=1)
-        self.second = nn.ConvTranspose2d(64, 32, kernel_size=4, stride=2)
-        self.last = nn.ConvTranspose2d(32, channels, kernel_size=8, stride=4)
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        """Logits of the pixels."""
-        x = self.flat(hidden).unflatten(-1, self._decoder_shape).permute(0, 3, 1, 2)
-        logits: Tensor = self.last(torch.relu_(self.second(torch.relu_(self.first(x)))))
-        return logits.permute(0, 2, 3, 1)
-
-
 class Transformer(nn.Module):
     """`network=trxl`."""
 
@@ -104,12 +85,10 @@ class Transformer(nn.Module):
         memory: int,
         positions: str,
         max_episode_steps: int,
-        decoder_shape: tuple[int, int, int] | None,
         outputs: int,
         streams: int,
     ) -> None:
-        """`image` are the channels of images and the pixels that the convolutions leave; None for vectors of `inputs`.
-        `decoder_shape` is the shape of the small image from which a decoder begins; None for no decoder."""
+        """`image` are the channels of images and the pixels that the convolutions leave; None for vectors."""
         super().__init__()
         self._memory, self._encoding, self._most = memory, positions, max_episode_steps - 1
         self.trunk = nature(*image, dim) if image else Linear(inputs, dim)
@@ -119,16 +98,9 @@ class Transformer(nn.Module):
         if positions == "learned":
             self.positions = nn.Embedding(max_episode_steps, dim)
         self.hidden = Linear(dim, dim, "relu")
-        if image and decoder_shape:
-            self.decoder = Decoder(dim, decoder_shape, image[0])
 
-    def forward(
-        self, obs: Tensor, carry: Carry, episode_start: Tensor, image: Tensor | None = None
-    ) -> tuple[Tensor, Tensor, Carry] | tuple[Tensor, Tensor, Carry, Tensor]:
-        """The policy's outputs `[B, outputs]`, values `[B, streams]` and the next carry.
-
-        With `image [B, H, W, C]`, from 0 to 1, also the loss of its reconstruction from the hidden layer.
-        """
+    def forward(self, obs: Tensor, carry: Carry, episode_start: Tensor) -> tuple[Tensor, Tensor, Carry]:
+        """The policy's outputs `[B, outputs]`, values `[B, streams]` and the next carry."""
         steps = carry["steps"] * (1 - episode_start)
         ago = torch.arange(self._memory, 0, -1, device=steps.device)  # age of each row; that of the last step is 1
         mask = ago <= steps[:, None]
@@ -138,10 +110,7 @@ class Transformer(nn.Module):
             memory_rows.append(self._memory_row(x, steps))
             x = block(x, rows[:, :, layer], mask)
         x = self.hidden(x)
-        result = self.actor(x), self.critic(x), {"steps": steps + 1, "inputs": torch.stack(memory_rows, 1)}
-        if image is None:
-            return result
-        return *result, F.binary_cross_entropy_with_logits(self.decoder(x).to(image.dtype), image)
+        return self.actor(x), self.critic(x), {"steps": steps + 1, "inputs": torch.stack(memory_rows, 1)}
 
     def _memory_row(self, x: Tensor, steps: Tensor) -> Tensor:
         """The row `[B, D]` to remember for a layer's input `x [B, D]` at the step `steps [B]` of its episode."""
