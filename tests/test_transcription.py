@@ -122,11 +122,11 @@ CASES = {
     "rnd, rnd_cnn": Case("rnd_cnn", FRAMES, overrides=RND, algorithm="rnd"),
     "rnd, lstm": Case("lstm", actions=FORCES, overrides=(*RND, "ppo.num_minibatches=2"), algorithm="rnd"),
     "trxl": Case("trxl"),
-    "trxl, gated": Case(
+    "trxl, learned": Case(
         "trxl",
         actions=FORCES,
-        overrides=("network.gated=true", "network.positions=learned"),
-        reference=functools.partial(trxl, positions="learned", gated=True),
+        overrides=("network.positions=learned",),
+        reference=functools.partial(trxl, positions="learned"),
     ),
     "trxl, frames": Case(
         "trxl",
@@ -163,7 +163,7 @@ LONG = [
     "combined",
     "lstm_cnn",
     "rnd, rnd_cnn",
-    "trxl, gated",
+    "trxl, learned",
     "trxl, frames",
     "rnd, frames",
     "rnd, lstm",

@@ -69,7 +69,7 @@ def test_positions_by_hand(ns: Namespace) -> None:
 
 
 def network(positions: str = "absolute", memory: int = STEPS) -> NetworkSpec:
-    trxl = Trxl(layers=2, heads=2, dim=DIM, memory=memory, positions=positions, max_episode_steps=20, gated=False)
+    trxl = Trxl(layers=2, heads=2, dim=DIM, memory=memory, positions=positions, max_episode_steps=20)
     return trxl.build(spaces.Box(-9, 9, (4,), np.float32), spaces.Discrete(3))
 
 

@@ -74,7 +74,7 @@ def test_weights_depend_on_their_place_and_on_no_name_or_neighbour() -> None:
     [
         (ImpalaCnn(), (3, 64, 64), {"actor.0", "critic.0"}, {"actor.0", "critic.0"}),
         (
-            Trxl(2, 4, 64, 8, "absolute", 32, False),
+            Trxl(2, 4, 64, 8, "absolute", 32),
             (84, 84, 3),
             {"trunk.0", "trunk.1", "trunk.2", "trunk.3", "memory.2", "actor.0", "critic.0"},
             {f"memory.{block}.{norm}" for block in (0, 1) for norm in ("norm_query", "norm_rows", "norm_linear")},

@@ -13,40 +13,21 @@ from torch import Tensor, nn
 from tests.transcribed_layers import Inputs, Policy, nature_cnn, outputs_of
 
 
-class Gate(nn.Module):
-    """The gate of Parisotto et al. 2020 in place of a sum, biased towards what was there before."""
-
-    def __init__(self, dim: int) -> None:
-        super().__init__()
-        self.reset_new, self.update_new, self.candidate_new = (nn.Linear(dim, dim, bias=False) for _ in range(3))
-        self.reset_old, self.update_old, self.candidate_old = (nn.Linear(dim, dim, bias=False) for _ in range(3))
-        self.bias = nn.Parameter(torch.zeros(dim))
-
-    def forward(self, old: Tensor, new: Tensor) -> Tensor:
-        r = torch.sigmoid(self.reset_new(new) + self.reset_old(old))
-        z = torch.sigmoid(self.update_new(new) + self.update_old(old) - self.bias)
-        return torch.lerp(old, torch.tanh(self.candidate_new(new) + self.candidate_old(r * old)), z)
-
-
 class TransformerLayer(nn.Module):
     """PyTorch's own attention to an episode's rows; its projections are of one head, and the same in all."""
 
-    def __init__(self, dim: int, heads: int, gated: bool) -> None:
+    def __init__(self, dim: int, heads: int) -> None:
         super().__init__()
         self.dim, self.heads = dim, heads
         self.norm_query, self.norm_rows, self.norm_linear = (nn.LayerNorm(dim) for _ in range(3))
         self.query, self.key, self.value = (nn.Linear(dim // heads, dim // heads, bias=False) for _ in range(3))
         self.out, self.linear = nn.Linear(dim, dim), nn.Linear(dim, dim)
-        if gated:
-            self.gate_attention, self.gate_linear = Gate(dim), Gate(dim)
-        self.gated = gated
 
     def forward(self, x: Tensor, rows: Tensor) -> Tensor:
         """The output `[D]` of one environment, from the input `x [D]` and what it remembers, `rows [L, D]`."""
         attended = self.attended(self.norm_query(x), self.norm_rows(rows)) if len(rows) else self.out.bias
-        y = self.gate_attention(x, attended) if self.gated else x + attended
-        z = torch.relu(self.linear(self.norm_linear(y)))
-        return self.gate_linear(y, z) if self.gated else y + z
+        y = x + attended
+        return y + torch.relu(self.linear(self.norm_linear(y)))
 
     def attended(self, query: Tensor, rows: Tensor) -> Tensor:
         # PyTorch divides products by the root of a head's dimensions, CleanRL by that of all.
@@ -76,10 +57,10 @@ class Attending(Policy):
 
     DIM, LAYERS, MEMORY, PLACES = 8, 2, 5, 9
 
-    def __init__(self, trunk: nn.Module, actions: spaces.Space, positions: str, gated: bool) -> None:
+    def __init__(self, trunk: nn.Module, actions: spaces.Space, positions: str) -> None:
         super().__init__(trunk, nn.Linear(self.DIM, outputs_of(actions)), nn.Linear(self.DIM, 1), actions)
         self.positions = positions
-        layers: list[nn.Module] = [TransformerLayer(self.DIM, 2, gated) for _ in range(self.LAYERS)]
+        layers: list[nn.Module] = [TransformerLayer(self.DIM, 2) for _ in range(self.LAYERS)]
         self.memory = nn.ModuleList([*layers, nn.Linear(self.DIM, self.DIM)])
         self.learned = nn.Embedding(self.PLACES, self.DIM) if positions == "learned" else None
         self.double()
@@ -134,11 +115,11 @@ TRXL = (
 """The sizes of `Attending`."""
 
 
-def trxl(space: spaces.Box, actions: spaces.Space, positions: str = "absolute", gated: bool = False) -> Policy:
+def trxl(space: spaces.Box, actions: spaces.Space, positions: str = "absolute") -> Policy:
     if len(space.shape) == 3:
         convolutions = nature_cnn(space, actions).trunk[0]  # type: ignore[index]
         features = convolutions(torch.zeros(1, *space.shape).double()).shape[1]
         trunk: nn.Module = nn.Sequential(convolutions, nn.Linear(features, Attending.DIM), nn.ReLU())
     else:
         trunk = nn.Sequential(Inputs(space), nn.Flatten(), nn.Linear(math.prod(space.shape), Attending.DIM))
-    return Attending(trunk, actions, positions, gated)
+    return Attending(trunk, actions, positions)

@@ -35,27 +35,20 @@ if TYPE_CHECKING:
 
 POSITIONS = within(lambda value: value in ("none", "absolute", "learned"), "choose none, absolute or learned")
 ACTOR_GAIN = 0.1
-GATE_BIAS = 2.0
-"""Initial bias of a gate: a larger one passes less of the new values (Parisotto et al. 2020, section 3.2)."""
 
 
-def block(name: str, dim: int, heads: int, gated: bool) -> Parameters:
+def block(name: str, dim: int, heads: int) -> Parameters:
     """Parameters of one layer of the transformer."""
     head, square = dim // heads, (dim, dim)
     uniform = functools.partial(weight_and_bias, gain=None, uniform=True)  # as PyTorch does by default
-    arrays = [
+    return (
         *layer_norm(f"{name}.norm_query", dim),
         *layer_norm(f"{name}.norm_rows", dim),
         *(uniform(f"{name}.{part}", (head, head))[0] for part in ("query", "key", "value")),
         *uniform(f"{name}.out", square),
         *layer_norm(f"{name}.norm_linear", dim),
         *uniform(f"{name}.linear", square),
-    ]
-    for gate in ("gate_attention", "gate_linear") if gated else ():
-        for part in ("reset", "update", "candidate"):
-            arrays += [uniform(f"{name}.{gate}.{part}_{of}", square)[0] for of in ("new", "old")]
-        arrays.append(Parameter(f"{name}.{gate}.bias", (dim,), None, GATE_BIAS))
-    return tuple(arrays)
+    )
 
 
 @dataclass(frozen=True)
@@ -68,7 +61,6 @@ class Trxl:
     memory: int = field(metadata=AT_LEAST_1)
     positions: str = field(metadata=POSITIONS)
     max_episode_steps: int = field(metadata=AT_LEAST_1)
-    gated: bool
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces. Images pass through the convolutions of Mnih et al. 2015 first, except those
@@ -93,11 +85,7 @@ class Trxl:
                 *trunk,
                 *linear("actor.0", self.dim, actions.action_dim, gain=ACTOR_GAIN, uniform=True),
                 *linear("critic.0", self.dim, streams, gain=CRITIC_GAIN, uniform=True),
-                *(
-                    p
-                    for layer in range(self.layers)
-                    for p in block(f"memory.{layer}", self.dim, self.heads, self.gated)
-                ),
+                *(p for layer in range(self.layers) for p in block(f"memory.{layer}", self.dim, self.heads)),
                 *(self._positions() if self.positions == "learned" else ()),
                 *linear(f"memory.{self.layers}", self.dim, self.dim, uniform=True),
             ),

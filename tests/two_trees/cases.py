@@ -27,7 +27,7 @@ ON_HOST: dict[str, tuple[str, int, int]] = {
     "gru": (MASKED + "network=gru", 8, 32),
     "lstm_cnn": (BREAKOUT + "network=lstm_cnn", 4, 8),
     "trxl": ("env=proof_of_memory backend=gymnasium network=trxl", 4, 32),
-    "trxl, gated": (MASKED + "network=trxl network.gated=true network.positions=learned network.layers=2", 4, 16),
+    "trxl, learned": (MASKED + "network=trxl network.positions=learned network.layers=2", 4, 16),
     "rnd, vectors": (DEEP_SEA + "backend=gymnasium", 4, 32),
     "rnd, images": (
         "env=montezuma_revenge backend=envpool algorithm=rnd network=rnd_cnn "

@@ -34,16 +34,15 @@ class Dense(nn.Module):
     """`nn.Dense`, whose sums are rounded once where they have few bits, as PyTorch's are."""
 
     features: int
-    use_bias: bool = True
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         """Outputs `[..., features]` of `x [..., inputs]`."""
         kernel = self.param("kernel", zeros, (x.shape[-1], self.features))
-        return affine(x, kernel, self.param("bias", zeros, (self.features,)) if self.use_bias else 0)
+        return affine(x, kernel, self.param("bias", zeros, (self.features,)))
 
 
-def affine(x: jax.Array, kernel: jax.Array, bias: jax.Array | int) -> jax.Array:
+def affine(x: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
     """`x @ kernel + bias` in the dtype of `kernel`."""
     sums = jnp.matmul(x.astype(kernel.dtype), kernel, preferred_element_type=sums_dtype(kernel))
     return (sums + bias).astype(kernel.dtype)

@@ -27,21 +27,6 @@ class Weights(nn.Module):
         return [self.param(name, zeros, shape) for name, shape in self.shapes.items()]
 
 
-def gate(name: str, old: jax.Array, new: jax.Array) -> jax.Array:
-    """`old` and `new`, `[B, D]` each, in proportions of a GRU-type gate (Parisotto et al. 2020)."""
-
-    def sums(part: str, old: jax.Array) -> jax.Array:
-        new_projection, old_projection = (
-            Dense(old.shape[-1], use_bias=False, name=f"{name}.{part}_{of}") for of in ("new", "old")
-        )
-        return new_projection(new) + old_projection(old)
-
-    (bias,) = Weights({"bias": old.shape[-1:]}, name=name)()
-    reset = nn.sigmoid(sums("reset", old))
-    update = nn.sigmoid(sums("update", old) - bias)
-    return (1 - update) * old + update * jnp.tanh(sums("candidate", reset * old))
-
-
 def attend_to_rows(name: str, heads: int, x: jax.Array, rows: jax.Array, mask: jax.Array) -> jax.Array:
     """The attention of `x [B, D]` to the `rows [B, L, D]` that `mask [B, L]` marks, `[B, D]`.
 
@@ -69,7 +54,6 @@ class Transformer(nn.Module):
     dim: int
     layers: int
     heads: int
-    gated: bool
     memory: int
     positions: str
     max_episode_steps: int
@@ -96,14 +80,10 @@ class Transformer(nn.Module):
         )
 
     def _block(self, name: str, x: jax.Array, rows: jax.Array, mask: jax.Array) -> jax.Array:
-        """One layer: attention, then a linear layer, each with a residual connection or a gate."""
-
-        def add_or_gate(part: str, old: jax.Array, new: jax.Array) -> jax.Array:
-            return gate(f"{name}.gate_{part}", old, new) if self.gated else old + new
-
-        x = add_or_gate("attention", x, attend_to_rows(name, self.heads, x, rows, mask))
+        """One layer: attention, then a linear layer, each with a residual connection."""
+        x = x + attend_to_rows(name, self.heads, x, rows, mask)
         y = Dense(self.dim, name=f"{name}.linear")(LayerNorm(name=f"{name}.norm_linear")(x))
-        return add_or_gate("linear", x, nn.relu(y))
+        return x + nn.relu(y)
 
     def _memory_row(self, x: jax.Array, steps: jax.Array) -> jax.Array:
         """The row `[B, D]` to remember for a layer's input `x [B, D]` at the step `steps [B]` of its episode."""

@@ -15,28 +15,10 @@ from ppo_bench.networks.torch.layers import Linear
 Carry = dict[str, Tensor]
 
 
-class Gate(nn.Module):
-    """A GRU-type gate (Parisotto et al. 2020)."""
-
-    def __init__(self, dim: int) -> None:
-        super().__init__()
-        self.reset_new, self.reset_old = (nn.Parameter(torch.empty(dim, dim)) for _ in range(2))
-        self.update_new, self.update_old = (nn.Parameter(torch.empty(dim, dim)) for _ in range(2))
-        self.candidate_new, self.candidate_old = (nn.Parameter(torch.empty(dim, dim)) for _ in range(2))
-        self.bias = nn.Parameter(torch.empty(dim))
-
-    def forward(self, old: Tensor, new: Tensor) -> Tensor:
-        """`old` and `new`, `[B, D]` each, in proportions of the gate's."""
-        reset = torch.sigmoid(F.linear(new, self.reset_new) + F.linear(old, self.reset_old))
-        update = torch.sigmoid(F.linear(new, self.update_new) + F.linear(old, self.update_old) - self.bias)
-        candidate = torch.tanh(F.linear(new, self.candidate_new) + F.linear(reset * old, self.candidate_old))
-        return (1 - update) * old + update * candidate
-
-
 class Block(nn.Module):
-    """One layer of the transformer: attention, then a linear layer, each with a residual connection or a gate."""
+    """One layer of the transformer: attention, then a linear layer, each with a residual connection."""
 
-    def __init__(self, dim: int, heads: int, gated: bool) -> None:
+    def __init__(self, dim: int, heads: int) -> None:
         super().__init__()
         self._heads, head = heads, dim // heads
         self.norm_query, self.norm_rows = nn.LayerNorm(dim), nn.LayerNorm(dim)
@@ -44,18 +26,11 @@ class Block(nn.Module):
         self.out = Linear(dim, dim)
         self.norm_linear = nn.LayerNorm(dim)
         self.linear = Linear(dim, dim, "relu")
-        self.gates = nn.ModuleList(Gate(dim) for _ in range(2 if gated else 0))
 
     def forward(self, x: Tensor, rows: Tensor, mask: Tensor) -> Tensor:
         """Outputs `[B, D]` from inputs `x [B, D]` and the standardised `rows [B, L, D]` that `mask [B, L]` marks."""
-        attended = self._attend_to_rows(x, rows, mask)
-        if not self.gates:
-            x = x + attended
-            return x + self.linear(self.norm_linear(x))
-        attention_gate, linear_gate = self.gates
-        x = attention_gate(x, attended)
-        gated: Tensor = linear_gate(x, self.linear(self.norm_linear(x)))
-        return gated
+        x = x + self._attend_to_rows(x, rows, mask)
+        return x + self.linear(self.norm_linear(x))
 
     def _attend_to_rows(self, x: Tensor, rows: Tensor, mask: Tensor) -> Tensor:
         """See ppo_bench/mathematics/attention.py for why the query is projected twice, and the rows are not."""
@@ -81,7 +56,6 @@ class Transformer(nn.Module):
         dim: int,
         layers: int,
         heads: int,
-        gated: bool,
         memory: int,
         positions: str,
         max_episode_steps: int,
@@ -94,7 +68,7 @@ class Transformer(nn.Module):
         self.trunk = nature(*image, dim) if image else Linear(inputs, dim)
         self.actor = Linear(dim, outputs)
         self.critic = Linear(dim, streams)
-        self.blocks = nn.ModuleList(Block(dim, heads, gated) for _ in range(layers))
+        self.blocks = nn.ModuleList(Block(dim, heads) for _ in range(layers))
         if positions == "learned":
             self.positions = nn.Embedding(max_episode_steps, dim)
         self.hidden = Linear(dim, dim, "relu")
