@@ -1,4 +1,4 @@
-"""A user-defined algorithm and network, on top of PPO and of an MLP, for tests of the interfaces to both."""
+"""A user-defined algorithm on top of PPO, for tests of the interface."""
 
 from __future__ import annotations
 
@@ -8,20 +8,10 @@ from typing import Any
 from ppo_bench.algorithms.base import Hyperparameters, Metric, Statistic, Targets
 from ppo_bench.algorithms.ppo import Ppo
 from ppo_bench.mathematics.weights import Parameter
-from ppo_bench.networks.network import CarrySpec, NetworkOutputs, NetworkSpec
-from ppo_bench.networks.spec import Mlp
+from ppo_bench.networks.network import NetworkSpec
 
 LEVELLED = ["algorithm._target_=tests.seams.Levelled", "algorithm.name=levelled"]
-NETWORKS = ["AveragingMlp", "AveragingSequencesMlp"]
 SMALL = ["ppo.num_steps=8", "ppo.update_epochs=2", "ppo.num_minibatches=2"]
-
-
-def remembering(network: str) -> list[str]:
-    return ["network=mlp", f"network._target_=tests.seams.{network}", "network.hidden_sizes=[8]"]
-
-
-def ours(network: str) -> list[str]:
-    return [*remembering(network), *LEVELLED]
 
 
 @dataclass(frozen=True)
@@ -52,48 +42,3 @@ class Levelled(Ppo):
         away = ops.xp.sum(ops.xp.square(arrays["projection"])) * (batch["returns"] - arrays["level"])  # the sum is 2
         level_loss = ops.xp.sum(ops.xp.square(away) * batch["value_weight"])
         return total + level_loss, {**measured, "level_loss": level_loss}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Averaging(NetworkSpec):
-    """The network of a fading mean of the observations; how fast it fades is learnt."""
-
-    behind: NetworkSpec
-    """The network that sees the mean."""
-
-    def forward(self, ops: Any, params: Any, obs: Any, carry: Any, episode_start: Any) -> NetworkOutputs:
-        if episode_start.ndim == 2:
-            rows = {"obs": obs, "episode_start": episode_start}
-            carry, outputs = ops.scan(lambda carry, row: self._step(ops, params, carry, row), carry, rows)
-            return NetworkOutputs(self.policy_outputs(params, outputs["first"]), outputs["values"], carry)
-        share = 1.0 / (1.0 + ops.xp.exp(-params["fading"]))
-        mean = share * carry["mean"] * (1.0 - episode_start[:, None]) + (1.0 - share) * obs
-        return self.behind.forward(ops, params, mean, {}, None)._replace(carry={"mean": mean})
-
-    def _step(self, ops: Any, params: Any, carry: Any, row: Any) -> Any:
-        policy_outputs, values, carry = self.forward(ops, params, row["obs"], carry, row["episode_start"])
-        return carry, {"first": policy_outputs[0], "values": values}
-
-
-@dataclass(frozen=True)
-class AveragingMlp(Mlp):
-    """`Averaging` with an MLP behind it."""
-
-    learns_from_sequences = False
-
-    def build(self, observation_space: Any, action_space: Any, streams: int = 1) -> NetworkSpec:
-        behind = super().build(observation_space, action_space, streams)
-        own = {
-            "parameters": (*behind.parameters, Parameter("fading", (), None)),
-            "carry": (CarrySpec("mean", behind.input_shape),),
-            "separate_critic": False,  # the mean is shared
-            "learns_from_sequences": self.learns_from_sequences,
-        }
-        return Averaging(**{**vars(behind), **own}, behind=behind)
-
-
-@dataclass(frozen=True)
-class AveragingSequencesMlp(AveragingMlp):
-    """The same, which learns through its memory."""
-
-    learns_from_sequences = True

@@ -19,7 +19,8 @@ from ppo_bench.runners.host_envs import HostEnvs
 from ppo_bench.runners.torch import CudaGraphs, TorchLearner
 from tests.runners import problem_for, relative_distance
 from tests.scenes import RandomScenes, Recorder
-from tests.seams import LEVELLED, NETWORKS, remembering
+from tests.seams import LEVELLED
+from tests.transcribed_transformer import TRXL
 from tests.without_data import record
 
 NO_GPU = not torch.cuda.is_available()
@@ -146,7 +147,7 @@ class Rehearsed:
 
 
 @pytest.mark.parametrize("whole_update", [False, True])
-@pytest.mark.parametrize("network", [[], *(remembering(name) for name in NETWORKS)], ids=["mlp", *NETWORKS])
+@pytest.mark.parametrize("network", [[], ["network=lstm"], ["network=trxl", *TRXL]], ids=["mlp", "lstm", "trxl"])
 def test_what_a_recording_does_to_inputs_and_outputs_changes_nothing_that_is_learnt(
     network: list[str], whole_update: bool
 ) -> None:

@@ -1,4 +1,4 @@
-"""A user-defined algorithm and network train, resume and agree in every framework."""
+"""A user-defined algorithm trains, and rules of an environment's own are the same in every framework."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ppo_bench.envs.host import JaxVectorEnv
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.base import Metrics
 from tests.runners import played, problem_for, runner_for
-from tests.seams import LEVELLED, SMALL, ours
+from tests.seams import LEVELLED, SMALL
 from tests.training import timeless
 
 PRECISE = ["precision=float64", "ppo.norm_obs=true", "ppo.norm_reward=true"]
@@ -94,7 +94,7 @@ def test_a_new_metric_is_in_rows_trackers_and_report_and_its_run_is_evaluated(
 ) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    words = [*RUN, "tracker=tensorboard", *ours("AveragingMlp"), f"outputs={tmp_path}"]
+    words = [*RUN, "tracker=tensorboard", *LEVELLED, f"outputs={tmp_path}"]
     assert exit_code(main, words) == 0
     folder = load_config(words).run_folder
     rows = timeless(folder)

@@ -16,9 +16,8 @@ from ppo_bench.common.paths import CONF, FRAMEWORKS
 from ppo_bench.mathematics.arrays import Arrays, select_prefix
 from tests.runners import problem_for, runner_for
 from tests.scenes import Endings
-from tests.seams import remembering
 from tests.transcribed_layers import HIDDEN, SIGHTS, Normalised, Policy, mlp
-from tests.transcribed_networks import NETWORKS, Averaging, AveragingSequences
+from tests.transcribed_networks import NETWORKS
 from tests.transcribed_rnd import OVERRIDES as RND
 from tests.transcribed_rnd import Rnd
 from tests.transcribed_transformer import TRXL, trxl
@@ -72,7 +71,7 @@ class Case(NamedTuple):
     def configuration(self) -> list[str]:
         """Everything that the package is told; large steps, so that ratios, values and gradients are clipped."""
         steps = SMALL if len(self.observations.shape) == 3 else ("ppo.num_steps=16",)
-        network = [f"network={self.network}"] if self.network in NETWORKS else remembering(self.network)
+        network = [f"network={self.network}"]
         if self.network == "trxl":
             network += TRXL
         elif self.network == "auto" or len(self.observations.shape) == 1:
@@ -111,7 +110,6 @@ CASES = {
     "normalized": Case(actions=FORCES, overrides=NORMALIZED),
     "rules": Case(rules=True),
     "rules, resets are learnt": Case(actions=CHOICES, rules=True, overrides=("ppo.mask_resets=false",)),
-    "memory": Case("AveragingMlp", reference=Averaging),
     "lstm": Case("lstm", actions=FORCES, overrides=("ppo.num_minibatches=2",)),
     "lstm, as CleanRL": Case("lstm", overrides=(*CLEANRL, "ppo.num_minibatches=2")),
     "gru": Case("gru", actions=CHOICES, overrides=("ppo.num_minibatches=2",)),
@@ -135,7 +133,6 @@ CASES = {
         overrides=("network.positions=none",),
         reference=functools.partial(trxl, positions="none"),
     ),
-    "sequences": Case("AveragingSequencesMlp", reference=AveragingSequences, overrides=("ppo.num_minibatches=2",)),
 }
 COMBINED = ["limits are ends", "resets are learnt", "as CleanRL", "lstm, as CleanRL", "unclipped gradients"]
 COMBINED += ["bools", "nature_cnn, forces", "unclipped values", "raw advantages", "rules, resets are learnt"]
@@ -157,7 +154,7 @@ EAGER = [name for name in CASES if name.startswith("auto") or name in COMBINED]
 """Those of which others execute every part: in PyTorch, operation by operation, alone."""
 COMPILED = ["normalized", "wide_mlp, rules", "lstm_cnn", "trxl", "rnd"]
 """Cases of torch_compile, one for each kind of graph. It takes 10 s for each, so all are slow."""
-LONG_IN_JAX = ["impala_cnn", "gru", "trxl", "sequences"]
+LONG_IN_JAX = ["impala_cnn", "gru", "trxl"]
 """Cases that XLA compiles for long; other networks of the kind take less, or other tests compare them."""
 LONG = [
     "combined",

@@ -51,36 +51,6 @@ def auto(space: spaces.Box, actions: spaces.Space) -> Policy:
     return (impala_cnn if max(space.shape) == 64 and channels(space) == 3 else nature_cnn)(space, actions)
 
 
-class Averaging(Policy):
-    """An `mlp` of a fading mean of the observations, as tests/seams.py has it."""
-
-    fading: Tensor
-
-    def __init__(self, space: spaces.Box, actions: spaces.Space) -> None:
-        inner = mlp(space, actions)
-        super().__init__(inner.trunk, inner.actor, inner.critic, actions)
-        self.fading = nn.Parameter(torch.zeros(()))
-        self.double()
-
-    def forward(self, obs: Tensor, memory: Tensor, episode_start: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        share = torch.sigmoid(self.fading)
-        mean = share * torch.where(episode_start[:, None], 0.0, memory) + (1.0 - share) * obs
-        output, value, _ = super().forward(mean, memory, episode_start)
-        return output, value, mean
-
-    def memory_of(self, num_envs: int) -> Tensor:
-        return torch.zeros(num_envs, self.actor[2].in_features, dtype=torch.float64)  # type: ignore[index]
-
-    def named_arrays(self) -> Iterator[tuple[str, nn.Parameter]]:
-        yield from ((name.replace("actor.fading", "fading"), array) for name, array in super().named_arrays())
-
-
-class AveragingSequences(Averaging):
-    """The same, which learns through its memory."""
-
-    learns_from_sequences = True
-
-
 class Remembering(Policy):
     """An actor and a critic that see the hidden state of PyTorch's own cell, `units` wide, behind `trunk`."""
 

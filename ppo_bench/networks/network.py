@@ -106,12 +106,15 @@ class NetworkSpec:
     """Whether the critic shares no layer with the actor; there is no carry then."""
     carry: tuple[CarrySpec, ...] = ()
     """Arrays that the network remembers from one step to the next; a feed-forward network has none."""
-    learns_from_sequences: bool = False
-    """Whether minibatches consist of whole environments.
 
-    If true, the module takes sequences, too, and gradients flow through the carry from the first step of the rollout.
-    If false, minibatches consist of single transitions, each with the carry that the network had at that step.
-    """
+    @property
+    def learns_from_sequences(self) -> bool:
+        """Whether minibatches consist of whole environments: the carry has no windows.
+
+        If true, the module takes sequences, too, and gradients flow through the carry from the first step of the
+        rollout. If false, minibatches consist of single transitions, each with the carry that the network had then.
+        """
+        return bool(self.carry) and not self.windows
 
     @property
     def convolves(self) -> bool:

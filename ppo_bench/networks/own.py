@@ -59,7 +59,6 @@ class Own:
             is_byte_space(observation_space),
             actions,
             carry=tuple(CarrySpec(name, shape) for name, shape in first.carry.items()),
-            learns_from_sequences=bool(first.carry),
         )
 
 

@@ -217,7 +217,7 @@ class RecurrentMlp:
             vars(self),
             {"inputs": sizes[0]},
             ("trunk.0.weight" if self.hidden_sizes else "memory.weight_ih",),
-            **_remembering(self.cell, self.units),
+            carry=_remembering(self.cell, self.units),
         )
 
 
@@ -244,7 +244,7 @@ class RecurrentCnn:
             vars(self),
             sizes,
             images=True,
-            **_remembering(self.cell, self.units),
+            carry=_remembering(self.cell, self.units),
         )
 
 
@@ -264,13 +264,10 @@ def _shared_cnn(
     return network_spec(name, observation_space, actions, streams, parameters, {}, sizes, images=True)
 
 
-def _remembering(cell: str, units: int) -> dict[str, Any]:
-    """Fields of a network with a recurrent cell.
+def _remembering(cell: str, units: int) -> tuple[CarrySpec, ...]:
+    """The carry of a network with a recurrent cell.
 
     A minibatch has whole environments. Gradients flow through all steps of a rollout, from the carry with which the
     rollout began. There is no burn-in: during an update that carry stays the one that the older parameters computed.
     """
-    return {
-        "carry": tuple(CarrySpec(name, (units,)) for name in CELLS[cell].states),
-        "learns_from_sequences": True,
-    }
+    return tuple(CarrySpec(name, (units,)) for name in CELLS[cell].states)

@@ -78,7 +78,7 @@ class JaxLearner:
         with self.acting_context():
             state.noise = self._noise(np.int32(seed), np.int32(iteration))
         state.arrays = state.train_state.arrays
-        if self._spec.network.learns_from_sequences or self._spec.network.windows:
+        if self._spec.network.carry:
             # A copy of the carry, which is also an argument of the policy's steps.
             state.rollout_buffer = self._store_initial_carry(state.rollout_buffer, jax.tree.map(jnp.copy, state.carry))
         return state

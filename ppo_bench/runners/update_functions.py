@@ -193,7 +193,7 @@ class UpdateFunctions(NamedTuple):
         for name, x in batch.items():
             if name == "advantages" or name.startswith("mask."):
                 continue
-            if name in windows and not sequences:
+            if name in windows:
                 minibatch[name] = self.ops.take_windows(x, rows, windows[name], self.num_envs)
             else:
                 minibatch[name] = self.ops.take(x, rows, self.env_axes.get(name, 1) if sequences else 0)
