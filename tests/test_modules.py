@@ -50,7 +50,7 @@ def test_a_module_with_other_parameters_is_refused() -> None:
     assert isinstance(module, ModuleSpec)
     reversed_ones = dataclasses.replace(module, parameters=module.parameters[::-1])
     with pytest.raises(ValueError, match=r"NatureCnn has shape \(32, 4, 8, 8\), and critic.0.bias \(1,\)"):
-        reversed_ones.torch_function()
+        reversed_ones.function("torch")
 
 
 POINTS = np.array([-1.5, -1e-3, 0.0, 1e-3, 1.5])

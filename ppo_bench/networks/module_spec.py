@@ -26,38 +26,25 @@ class ModuleSpec:
     parameters: tuple[Parameter, ...]
     """The parameters: PyTorch's module takes them in this order, Flax's by their names."""
     options: Options
-    """Arguments of the constructor."""
-    sizes: Options
-    """Arguments that only PyTorch needs, since Flax infers them: the sizes of the inputs."""
+    """Arguments of the constructor. Flax's takes those for which it has a field, since it infers sizes of inputs."""
 
     def __hash__(self) -> int:
         """A hash that takes no time, since each call of the module looks it up."""
         return hash((self.name, len(self.parameters)))
 
-    def torch_function(self) -> Callable[..., Any]:
-        """The function `(params, *inputs)` of the module of PyTorch."""
-        from ppo_bench.networks.torch.ops import FunctionalModule
-
-        cls = _import_module_class(f"torch.{self.name}")
-        return FunctionalModule(lambda: cls(**dict(self.options), **dict(self.sizes)), self.parameters)
-
-    def flax_function(self, by_products: bool) -> Callable[..., Any]:
-        """The function `(params, *inputs)` of the module of Flax; `by_products` is an option of its convolutions."""
-        from ppo_bench.networks.flax.ops import FunctionalModule
-
-        own = {"by_products": by_products} if any(len(p.shape) == 4 for p in self.parameters) else {}
-        module = _import_module_class(f"flax.{self.name}")(**dict(self.options), **own)
-        return FunctionalModule(module, self.parameters)
+    def function(self, library: str, **more: Any) -> Callable[..., Any]:
+        """See `PortableModule.function`."""
+        file, _, cls = self.name.partition(".")
+        module, ops = (importlib.import_module(f"{__package__}.{library}.{name}") for name in (file, "ops"))
+        function: Callable[..., Any] = ops.FunctionalModule(
+            getattr(module, cls), {**dict(self.options), **more}, self.parameters
+        )
+        return function
 
 
 def hashable(options: Mapping[str, Any]) -> Options:
     """Arguments as pairs, with tuples for lists: `torch.compile` hashes every field of a module's declaration."""
     return tuple((name, tuple(value) if isinstance(value, list) else value) for name, value in options.items())
-
-
-def _import_module_class(name: str) -> Any:
-    module, _, cls = name.rpartition(".")
-    return getattr(importlib.import_module(f"{__package__}.{module}"), cls)
 
 
 def network_spec(
@@ -67,7 +54,6 @@ def network_spec(
     streams: int,
     parameters: tuple[Parameter, ...],
     options: dict[str, Any],
-    sizes: dict[str, Any],
     first: tuple[str, ...] = ("trunk.0.weight",),
     **fields: Any,
 ) -> NetworkSpec:
@@ -83,7 +69,7 @@ def network_spec(
         arrays.insert(position, Parameter("actor.log_std", (actions.action_dim,), None))
     takes_bytes = is_byte_space(observation_space)
     return NetworkSpec(
-        ModuleSpec(name, parameters, own, hashable(sizes)),
+        ModuleSpec(name, parameters, own),
         tuple(arrays),
         observation_space.shape,
         takes_bytes,

@@ -15,11 +15,8 @@ ScanStep = Callable[[Any, Any], tuple[Any, Any]]
 class PortableModule(Protocol):
     """A module of both frameworks."""
 
-    def torch_function(self) -> Callable[..., Any]:
-        """The function `(params, *inputs)` of the module of PyTorch."""
-
-    def flax_function(self, by_products: bool) -> Callable[..., Any]:
-        """The function `(params, *inputs)` of the module of Flax; `by_products` is an option of its convolutions."""
+    def function(self, library: str, **more: Any) -> Callable[..., Any]:
+        """The function `(params, *inputs)` of the module of `library`, torch or flax, with `more` options."""
 
 
 class Ops(Protocol):

@@ -83,8 +83,11 @@ class OwnModule:
         assert module is not None
         return module
 
-    def torch_function(self) -> Callable[..., Any]:
-        """See `PortableModule.torch_function`."""
+    def function(self, library: str, **_: Any) -> Callable[..., Any]:
+        """See `PortableModule.function`."""
+        return self._torch_function() if library == "torch" else self._flax_function()
+
+    def _torch_function(self) -> Callable[..., Any]:
         module = self.torch
         assert module is not None  # see `OwnSpec.require`
 
@@ -106,8 +109,7 @@ class OwnModule:
 
         return called
 
-    def flax_function(self, by_products: bool) -> Callable[..., Any]:
-        """See `PortableModule.flax_function`."""
+    def _flax_function(self) -> Callable[..., Any]:
         module = self.flax
         assert module is not None
 
@@ -157,7 +159,7 @@ class OwnSpec(NetworkSpec):
 
     def _require_outputs(self, module: TorchModule | FlaxModule, library: str) -> None:
         """Raise `ConfigError` if `module` returns something else than docs/own-modules.md says for two observations."""
-        function = self.module.torch_function() if library == "torch" else self.module.flax_function(False)
+        function = self.module.function(library)
         carry = {name: np.zeros((2, *shape), np.float32) for name, shape in module.carry.items()}
         inputs = np.zeros((2, *self.observation_shape), np.float32), *((carry, np.ones(2, np.float32)) if carry else ())
         with as_config_error(module.setting):

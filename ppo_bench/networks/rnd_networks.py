@@ -7,7 +7,7 @@ vectors, it consists of two linear layers. The predictor has two linear layers m
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ppo_bench.mathematics.arrays import Array, Tree, select_prefix
@@ -72,6 +72,6 @@ def rnd_networks(network: NetworkSpec, units: int) -> RndNetworks:
         layers = (*linear("0", shape[0], units), *linear("1", units, units))
     last = len(layers) // 2
     extra = (*linear(f"{last}", units, units), *linear(f"{last + 1}", units, units))  # the predictor's
-    target = ModuleSpec(name, layers, hashable({"units": units, "is_predictor": False}), hashable(sizes))
-    predictor = replace(target, parameters=(*layers, *extra), options=hashable({"units": units, "is_predictor": True}))
+    target = ModuleSpec(name, layers, hashable({**sizes, "units": units, "is_predictor": False}))
+    predictor = ModuleSpec(name, (*layers, *extra), hashable({**sizes, "units": units, "is_predictor": True}))
     return RndNetworks({PREDICTOR: predictor, TARGET: target}, shape)

@@ -66,8 +66,7 @@ class Mlp:
             actions,
             streams,
             self.actor_and_critic(inputs, actions.action_dim, streams),
-            vars(self),
-            {"inputs": inputs},
+            {**vars(self), "inputs": inputs},
             ("actor.0.weight", "critic.0.weight"),
             separate_critic=True,
         )
@@ -168,7 +167,6 @@ class Combined(Mlp):
                 "units": IMAGE_FEATURES,
                 "takes_bytes": is_byte_space(observation_space),
             },
-            {},
             (),
         )
 
@@ -214,8 +212,7 @@ class RecurrentMlp:
                 *actor_critic_heads(self.units, actions.action_dim, streams),
                 *recurrent("memory", self.cell, sizes[-1], self.units),
             ),
-            vars(self),
-            {"inputs": sizes[0]},
+            {**vars(self), "inputs": sizes[0]},
             ("trunk.0.weight" if self.hidden_sizes else "memory.weight_ih",),
             carry=_remembering(self.cell, self.units),
         )
@@ -241,8 +238,7 @@ class RecurrentCnn:
                 *actor_critic_heads(self.units, actions.action_dim, streams),
                 *recurrent("memory", self.cell, 512, self.units),
             ),
-            vars(self),
-            sizes,
+            {**vars(self), **sizes},
             images=True,
             carry=_remembering(self.cell, self.units),
         )
@@ -261,7 +257,7 @@ def _shared_cnn(
     """A network of `trunk` with `units` outputs and of actor and critic: `actor_critic`, or one layer each."""
     actions = action_spec(action_space)
     parameters = (*trunk, *(actor_critic or actor_critic_heads(units, actions.action_dim, streams)))
-    return network_spec(name, observation_space, actions, streams, parameters, {}, sizes, images=True)
+    return network_spec(name, observation_space, actions, streams, parameters, sizes, images=True)
 
 
 def _remembering(cell: str, units: int) -> tuple[CarrySpec, ...]:

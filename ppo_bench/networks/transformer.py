@@ -89,8 +89,7 @@ class Trxl:
                 *(self._positions() if self.positions == "learned" else ()),
                 *linear(f"memory.{self.layers}", self.dim, self.dim, uniform=True),
             ),
-            {**vars(self), "image": image},
-            {"inputs": inputs},
+            {**vars(self), "image": image, "inputs": inputs},
             images=images,
             carry=(CarrySpec("steps", ()), CarrySpec("inputs", (self.memory, self.layers, self.dim), window=True)),
         )

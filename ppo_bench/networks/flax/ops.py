@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -73,7 +74,7 @@ class JaxOps:
     def call(self, module: PortableModule, params: Tree, *inputs: Any) -> Any:
         """See `Ops.call`."""
         if module not in self._functions:
-            self._functions[module] = module.flax_function(self._by_products)
+            self._functions[module] = module.function("flax", by_products=self._by_products)
         return self._functions[module](params, *inputs)
 
     def cast_obs(self, obs: jax.Array) -> jax.Array:
@@ -86,10 +87,12 @@ class JaxOps:
 
 
 class FunctionalModule:
-    """`module`, whose layers have the names of `parameters`, as a function `(params, *inputs)`."""
+    """A module of the class `cls`, whose layers have the names of `parameters`, as a function `(params, *inputs)`."""
 
-    def __init__(self, module: nn.Module, parameters: Sequence[Parameter]) -> None:
-        self._module, self._names = module, [parameter.name for parameter in parameters]
+    def __init__(self, cls: type[nn.Module], options: Mapping[str, Any], parameters: Sequence[Parameter]) -> None:
+        fields = {field.name for field in dataclasses.fields(cls)}
+        self._module = cls(**{name: value for name, value in options.items() if name in fields})
+        self._names = [parameter.name for parameter in parameters]
 
     def __call__(self, params: Mapping[str, jax.Array], *inputs: Any) -> Any:
         """What the module's `__call__` returns, computed with `params`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -89,7 +89,7 @@ class TorchOps:
         """
         function = self._functions.get(module)
         if function is None:
-            function = self._functions[module] = module.torch_function()
+            function = self._functions[module] = module.function("torch")
         return function
 
     def cast_obs(self, obs: Tensor) -> Tensor:
@@ -121,15 +121,15 @@ class _ParameterSlot(NamedTuple):
 
 
 class FunctionalModule:
-    """The module that `make` makes, as a function `(params, *inputs)`.
+    """A module of the class `cls`, as a function `(params, *inputs)`.
 
-    Its parameters are `parameters` in the same order. The layers of `make` have no values of their own. A dictionary of
+    Its parameters are `parameters` in the same order. Its layers have no values of their own. A dictionary of
     parameters keeps its tensors after a call without gradients; their values may change.
     """
 
-    def __init__(self, make: Callable[[], nn.Module], parameters: Sequence[Parameter]) -> None:
+    def __init__(self, cls: type[nn.Module], options: Mapping[str, Any], parameters: Sequence[Parameter]) -> None:
         with torch.device("meta"):
-            self._module, self._bound = make(), make()
+            self._module, self._bound = cls(**options), cls(**options)
         self._parameter_slots = _parameter_slots(self._bound, parameters)
         for slot in self._parameter_slots:
             delattr(slot.layer, slot.name)
