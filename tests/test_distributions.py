@@ -35,7 +35,6 @@ def test_categorical_stays_finite_at_extreme_logits(ns: Namespace) -> None:
 def test_categorical_sample_is_the_argmax_of_logits_and_noise(ns: Namespace) -> None:
     logits, noise = np.array([[0.0, 1.0, 0.5]] * 2), np.array([[0.0, 0.0, 0.0], [0.0, 0.0, 0.6]])
     assert_array_equal(ns.run(distributions.categorical_sample, (logits,), noise), [1, 2])
-    assert_array_equal(ns.run(distributions.categorical_mode, (logits,)), [1, 1])
 
 
 def test_choices_side_by_side_by_hand(ns: Namespace) -> None:
@@ -46,7 +45,6 @@ def test_choices_side_by_side_by_hand(ns: Namespace) -> None:
     assert_allclose(ns.run(policy.log_prob, policy_outputs, actions), np.log([0.1, 0.2, 0.05]), rtol=1e-13)
     entropy = 1.5 * LN2 - 0.2 * math.log(0.2) - 0.8 * math.log(0.8)
     assert_allclose(ns.run(policy.entropy, policy_outputs), [entropy] * 3, rtol=1e-13)
-    assert_array_equal(ns.run(policy.mode, policy_outputs), [[0, 1]] * 3)
 
 
 def test_choices_side_by_side_take_the_noise_of_their_own_lanes(ns: Namespace) -> None:
@@ -71,7 +69,6 @@ def test_normal_sample_scales_and_shifts_the_noise(ns: Namespace) -> None:
     assert_allclose(
         ns.run(distributions.normal_sample, policy_outputs, np.array([[0.5, 3.0]])), [[1.5, 5.0]], rtol=1e-15
     )
-    assert_array_equal(ns.run(distributions.normal_mode, policy_outputs), [[1.0, -1.0]])
 
 
 def test_the_standard_deviation_of_a_normal_policy_follows_from_its_entropy() -> None:

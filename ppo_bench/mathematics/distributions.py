@@ -28,11 +28,6 @@ def categorical_sample(xp: Any, policy_outputs: PolicyOutputs, noise: Array) -> 
     return xp.argmax(policy_outputs[0] + noise, -1)
 
 
-def categorical_mode(xp: Any, policy_outputs: PolicyOutputs) -> Array:
-    """The most probable actions `[...]`."""
-    return xp.argmax(policy_outputs[0], -1)
-
-
 def categorical_log_prob(xp: Any, policy_outputs: PolicyOutputs, actions: Array) -> Array:
     """Log-probabilities `[...]` of integer actions `[...]`."""
     log_probs = _log_softmax(xp, policy_outputs[0])
@@ -50,11 +45,6 @@ def normal_sample(xp: Any, policy_outputs: PolicyOutputs, noise: Array) -> Array
     """Actions `[..., A]` from (mean `[..., A]`, log_std `[A]`) and standard normal noise `[..., A]`."""
     mean, log_std = policy_outputs
     return mean + xp.exp(log_std) * noise
-
-
-def normal_mode(xp: Any, policy_outputs: PolicyOutputs) -> Array:
-    """The most probable actions `[..., A]`: the mean."""
-    return policy_outputs[0]
 
 
 def normal_log_prob(xp: Any, policy_outputs: PolicyOutputs, actions: Array) -> Array:
@@ -76,11 +66,10 @@ def std_from_entropy(entropy: float, dimensions: int) -> float:
 
 
 class Distribution(NamedTuple):
-    """A family of policies: `sample(xp, policy_outputs, noise)`, `mode(xp, policy_outputs)`, `log_prob(xp,
-    policy_outputs, actions)`, `entropy`."""
+    """A family of policies: `sample(xp, policy_outputs, noise)`, the likeliest action if the noise is 0, `log_prob(xp,
+    policy_outputs, actions)`, `entropy(xp, policy_outputs)`."""
 
     sample: Callable[[Any, PolicyOutputs, Array], Array]
-    mode: Callable[[Any, PolicyOutputs], Array]
     log_prob: Callable[[Any, PolicyOutputs, Array], Array]
     entropy: Callable[[Any, PolicyOutputs], Array]
 
@@ -99,20 +88,17 @@ def multi_categorical(choices: tuple[int, ...]) -> Distribution:
         pairs = zip(parts(policy_outputs), parts((noise,)), strict=True)
         return xp.stack([categorical_sample(xp, part, variates) for part, (variates,) in pairs], -1)
 
-    def mode(xp: Any, policy_outputs: PolicyOutputs) -> Array:
-        return xp.stack([categorical_mode(xp, part) for part in parts(policy_outputs)], -1)
-
     def log_prob(xp: Any, policy_outputs: PolicyOutputs, actions: Array) -> Array:
         return sum(categorical_log_prob(xp, part, actions[..., i]) for i, part in enumerate(parts(policy_outputs)))
 
     def entropy(xp: Any, policy_outputs: PolicyOutputs) -> Array:
         return sum(categorical_entropy(xp, part) for part in parts(policy_outputs))
 
-    return Distribution(sample, mode, log_prob, entropy)
+    return Distribution(sample, log_prob, entropy)
 
 
-CATEGORICAL = Distribution(categorical_sample, categorical_mode, categorical_log_prob, categorical_entropy)
-NORMAL = Distribution(normal_sample, normal_mode, normal_log_prob, normal_entropy)
+CATEGORICAL = Distribution(categorical_sample, categorical_log_prob, categorical_entropy)
+NORMAL = Distribution(normal_sample, normal_log_prob, normal_entropy)
 
 
 class ActionBounds(NamedTuple):

@@ -102,11 +102,9 @@ class Agent:
         policy_outputs, values, carry = self.policy(self.network.to_input_layout(obs), episode_start, carry)
         policy_outputs = mask_logits(np, policy_outputs, policy_input.action_mask)
         distribution = self.network.distribution
-        if self.greedy:
-            chosen = np.asarray(distribution.mode(np, policy_outputs))
-        else:
-            noise_of_step = self._noise(t, len(obs)).astype(policy_outputs[0].dtype)
-            chosen = np.asarray(distribution.sample(np, policy_outputs, noise_of_step))
+        first = policy_outputs[0]
+        noise_of_step = np.zeros_like(first) if self.greedy else self._noise(t, len(obs)).astype(first.dtype)
+        chosen = np.asarray(distribution.sample(np, policy_outputs, noise_of_step))
         actions = self.bounds.to_env_actions(np, chosen) if self.bounds else chosen
         return Decision(actions, values, policy_outputs, chosen, distribution), carry
 
