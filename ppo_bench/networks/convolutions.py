@@ -11,7 +11,7 @@ import numpy as np
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.flattened import FlattenedArray, FlattenedBox
 from ppo_bench.mathematics.arrays import Array
-from ppo_bench.networks.layers import Parameters, conv, linear, plain_conv, plain_linear
+from ppo_bench.networks.layers import Parameters, conv, linear
 
 MIN_IMAGE_SIDE = 36
 """Height and width of images, in pixels, below which the convolutions of Mnih et al. 2015 have no output."""
@@ -57,11 +57,11 @@ def impala_parameters(channels: int, pixels: int) -> Parameters:
     """Parameters of the three blocks of Espeholt et al. 2018 and of a linear layer, which begin as PyTorch's do."""
     convolutions: list[Any] = []
     for block, outputs in enumerate((16, 32, 32)):
-        convolutions += plain_conv(f"trunk.{5 * block}", channels, outputs, kernel=3)
+        convolutions += conv(f"trunk.{5 * block}", channels, outputs, kernel=3, gain=None, uniform=True)
         for k in range(1, 5):
-            convolutions += plain_conv(f"trunk.{5 * block + k}", outputs, outputs, kernel=3)
+            convolutions += conv(f"trunk.{5 * block + k}", outputs, outputs, kernel=3, gain=None, uniform=True)
         channels = outputs
-    return (*convolutions, *plain_linear("trunk.15", 32 * pixels, 256))
+    return (*convolutions, *linear("trunk.15", 32 * pixels, 256, gain=None, uniform=True))
 
 
 def image_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:

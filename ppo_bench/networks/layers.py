@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -42,11 +41,6 @@ def weight_and_bias(name: str, shape: tuple[int, ...], gain: float | None, unifo
         Parameter(f"{name}.weight", shape, gain, bound=bound if gain is None else None),
         Parameter(f"{name}.bias", shape[:1], None, bound=bound if uniform else None),
     )
-
-
-plain_linear = functools.partial(linear, gain=None, uniform=True)
-plain_conv = functools.partial(conv, gain=None, uniform=True)
-"""`linear` and `conv` of layers that begin as PyTorch's do by default."""
 
 
 def actor_critic_heads(units: int, outputs: int, streams: int) -> Parameters:

@@ -34,6 +34,7 @@ class TorchOps:
     """`Ops` in PyTorch, with parameters of dtype `dtype` and modules that compute in the dtype `layers`."""
 
     xp: Any = torch
+    scan_backwards = staticmethod(ppo.scan_backwards)
 
     def __init__(self, dtype: torch.dtype, layers: torch.dtype, process_group: ProcessGroup | None = None) -> None:
         """`process_group` joins the processes of the training; None for a process alone."""
@@ -66,11 +67,6 @@ class TorchOps:
             carry, output = step(carry, {name: x[t] for name, x in rows.items()})
             outputs.append(output)
         return carry, {name: torch.stack([output[name] for output in outputs]) for name in outputs[0]}
-
-    def scan_backwards(self, xp: Any, deltas: Tensor, decays: Tensor) -> Tensor:
-        """See `Ops.scan_backwards`."""
-        result: Tensor = ppo.scan_backwards(xp, deltas, decays)
-        return result
 
     def to_layer_dtype(self, params: Tree) -> Tree:
         """See `Ops.to_layer_dtype`."""
@@ -154,14 +150,10 @@ class FunctionalModule:
 
 def _parameter_slots(module: nn.Module, parameters: Sequence[Parameter]) -> list[_ParameterSlot]:
     found: list[_ParameterSlot] = []
-    neutral = {parameter.name: parameter for parameter in parameters}
     layers = dict(module.named_modules())
-    for (path, own), name in zip(module.named_parameters(), neutral, strict=True):
+    for (path, _), parameter in zip(module.named_parameters(), parameters, strict=True):
         above, _, last = path.rpartition(".")
         layer = layers[above]
         axes = CONVOLUTION_AXES if isinstance(layer, nn.Conv2d) and last == "weight" else None
-        shape = neutral[name].shape
-        if tuple(own.shape) != (tuple(shape[axis] for axis in axes) if axes and len(shape) == len(axes) else shape):
-            raise ValueError(f"{path} of {type(module).__name__} has shape {tuple(own.shape)}, and {name} {shape}")
-        found.append(_ParameterSlot(layer, last, path, name, axes))
+        found.append(_ParameterSlot(layer, last, path, parameter.name, axes))
     return found
