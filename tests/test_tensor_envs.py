@@ -22,7 +22,7 @@ from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.host import to_vector_env
 from ppo_bench.envs.make import make_env
 from ppo_bench.envs.tensors import TensorEnv
-from ppo_bench.mathematics.arrays import select_prefix
+from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.base import Episode, TrainingSpec
 from ppo_bench.runners.host import HostRunner
 from ppo_bench.runners.same_step_envs import SameStepEnvs
@@ -31,9 +31,8 @@ from ppo_bench.runs.play import play
 from tests.runners import played, problem_for, runner_for
 from tests.tensor_envs import Poles, TensorScenes
 from tests.test_recordable import Checked
-from tests.test_transcription import FORCES, OF_TRAINING, SEED, TOLERANCE, VECTOR, Compared
+from tests.test_transcription import FORCES, OF_TRAINING, SEED, TOLERANCE, VECTOR, compared
 from tests.training import rows, trained
-from tests.transcribed_layers import Policy
 from tests.transcribed_networks import NETWORKS
 from tests.transcription import Ppo, moments
 
@@ -75,9 +74,6 @@ class SameStep(Ppo):
     def starts(self, done: np.ndarray, value_mask: np.ndarray) -> np.ndarray:
         return np.concatenate([np.ones_like(done[:1]), done])
 
-    def observations_that_count(self, final: np.ndarray) -> np.ndarray:
-        return np.ones_like(final)
-
     def values_after_steps(self, values: np.ndarray, first: int) -> np.ndarray:
         """Where an episode ends, the value of its last observation, by a policy that still remembers the episode."""
         values, scenes = values.copy()[1:], self.scenes
@@ -101,29 +97,6 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-def compared(framework: str, case: str, algorithm: type[Ppo] = SameStep) -> tuple[list[Compared], Ppo]:
-    """Two iterations of a runner and of the transcription."""
-    actions = FORCES if case == "forces" else spaces.Discrete(3)
-    scenes = TensorScenes(4, actions)
-    spec = problem_for(TensorEnv(scenes, "scenes"), OF_TRAINING, [*SMALL, *CASES[case]])
-    runner = runner_for(framework, spec)
-    state = runner.init(SEED)
-    before, found = select_prefix("params", runner.export(state)), []
-    for _ in range(2):
-        state, _, _ = runner.iterate(state)
-        found.append(select_prefix("params", runner.export(state)))
-    network = "gru" if case == "gru" else "mlp"
-    policy: Policy = NETWORKS[network](VECTOR, actions)
-    policy.load(before)
-    recorded: Any = Recorded(scenes)
-    reference = algorithm(policy, recorded, spec.ppo, OF_TRAINING, SEED)
-    results = []
-    for arrays in found:
-        reference.iterate()
-        results.append(Compared(before, arrays, policy.arrays()))
-    return results, reference
-
-
 @pytest.mark.parametrize(
     ("framework", "case"),
     [
@@ -132,7 +105,16 @@ def compared(framework: str, case: str, algorithm: type[Ppo] = SameStep) -> tupl
     ],
 )
 def test_iterations_equal_a_plain_transcription(framework: str, case: str) -> None:
-    results, reference = compared(framework, case)
+    actions = FORCES if case == "forces" else spaces.Discrete(3)
+    scenes = TensorScenes(4, actions)
+    spec = problem_for(TensorEnv(scenes, "scenes"), OF_TRAINING, [*SMALL, *CASES[case]])
+
+    def reference_for(_: Arrays) -> Ppo:
+        recorded: Any = Recorded(scenes)
+        policy = NETWORKS["gru" if case == "gru" else "mlp"](VECTOR, actions)
+        return SameStep(policy, recorded, spec.ppo, OF_TRAINING, SEED)
+
+    results, reference = compared(framework, spec, reference_for)
     assert max(result.of_all() for result in results) < TOLERANCE
     assert reference.clipped > 0
     assert reference.kept > 0

@@ -14,6 +14,7 @@ from torch import nn
 
 from ppo_bench.common.paths import CONF, FRAMEWORKS
 from ppo_bench.mathematics.arrays import Arrays, select_prefix
+from ppo_bench.runners.base import TrainingSpec
 from tests.runners import problem_for, runner_for
 from tests.scenes import Endings
 from tests.transcribed_layers import HIDDEN, SIGHTS, Normalised, Policy, mlp
@@ -212,11 +213,11 @@ def _length(arrays: Iterable[np.ndarray]) -> float:
     return float(np.linalg.norm(np.concatenate([array.ravel() for array in arrays])))
 
 
-def compared(framework: str, case: Case, algorithm: type[Ppo] | None = None) -> tuple[list[Compared], Ppo]:
-    """A runner and the reference after each iteration, and the latter with its counts."""
-    steps = int(dict(word.split("=", 1) for word in case.configuration)["ppo.num_steps"])
-    scenes = Endings(case.observations, case.actions, steps, case.rules)
-    spec = problem_for(scenes, OF_TRAINING, case.configuration)
+def compared(framework: str, spec: TrainingSpec, reference_for: Callable[[Arrays], Ppo]) -> tuple[list[Compared], Ppo]:
+    """A runner and the reference after each iteration, and the latter with its counts.
+
+    `reference_for` makes it from the frozen arrays when the runner has played.
+    """
     runner = runner_for(framework, spec)
     state = runner.init(SEED)
     before, frozen = (select_prefix(kind, runner.export(state)) for kind in ("params", "frozen"))
@@ -226,15 +227,11 @@ def compared(framework: str, case: Case, algorithm: type[Ppo] | None = None) -> 
         found.append(select_prefix("params", runner.export(state)))
     runner.close()
     torch.set_num_threads(1)
-    policy = (case.reference or NETWORKS[case.network])(case.observations, case.actions)
-    kind = algorithm or ALGORITHMS[case.algorithm]
-    policy = kind.around(policy, case.observations, frozen)
-    policy.load(before)
-    reference = kind(policy, scenes, spec.ppo, OF_TRAINING, SEED)
-    rows = []
+    reference, rows = reference_for(frozen), []
+    reference.policy.load(before)
     for arrays in found:
         reference.iterate()
-        rows.append(Compared(before, arrays, policy.arrays()))
+        rows.append(Compared(before, arrays, reference.policy.arrays()))
     return rows, reference
 
 
@@ -249,7 +246,16 @@ def compared(framework: str, case: Case, algorithm: type[Ppo] | None = None) -> 
 )
 def test_iterations_equal_a_plain_transcription(framework: str, name: str) -> None:
     case = CASES[name]
-    rows, reference = compared(framework, case)
+    steps = int(dict(word.split("=", 1) for word in case.configuration)["ppo.num_steps"])
+    scenes = Endings(case.observations, case.actions, steps, case.rules)
+    spec = problem_for(scenes, OF_TRAINING, case.configuration)
+
+    def reference_for(frozen: Arrays) -> Ppo:
+        kind, policy = ALGORITHMS[case.algorithm], (case.reference or NETWORKS[case.network])
+        around = kind.around(policy(case.observations, case.actions), case.observations, frozen)
+        return kind(around, scenes, spec.ppo, OF_TRAINING, SEED)
+
+    rows, reference = compared(framework, spec, reference_for)
     for iteration, row in enumerate(rows, 1):
         assert row.of_all() < TOLERANCE, iteration
         for parameter, distance in row.of_each().items():

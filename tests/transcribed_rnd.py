@@ -165,25 +165,15 @@ class Rnd(Ppo):
         if hp.clip_vloss:
             kept = before[:, 0] + (value[:, 0] - before[:, 0]).clamp(-hp.clip_coef, hp.clip_coef)
             error = torch.max(error, (kept - extrinsic) ** 2)
-        critic = 0.5 * self.mean(error) + 0.5 * self.mean((value[:, 1] - intrinsic) ** 2)
-
-        policy, advantage = (
-            self.distribution(outputs[old.policy_mask], old.action_mask[old.policy_mask]),
-            old.advantages[old.policy_mask],
-        )
-        if hp.norm_adv:
-            advantage = (advantage - self.mean(advantage)) / (self.deviation(advantage) + 1e-8)
-        difference = policy.log_prob(old.actions[old.policy_mask]) - old.log_probs[old.policy_mask]
-        ratio = difference.exp()
-        surrogate = torch.min(ratio * advantage, ratio.clamp(1 - hp.clip_coef, 1 + hp.clip_coef) * advantage)
+        critic = 0.5 * error.mean() + 0.5 * ((value[:, 1] - intrinsic) ** 2).mean()
 
         draws = self.draws.reshape(-1, hp.update_epochs)[every.numpy(), self.epoch]
         taught = every[learnt & torch.from_numpy(draws < PROPORTION)]
         wide = self.inputs.flatten(0, 1)[taught]
         guess = ((self.policy.predictor(wide) - self.policy.target(wide)) ** 2).mean(-1).mean()
 
-        loss = -self.mean(surrogate) + hp.vf_coef * critic - hp.ent_coef * self.mean(policy.entropy()) + guess
-        return self.step(loss, ratio, difference)
+        policy_loss, ratio, difference = self.policy_loss(outputs, old)
+        return self.step(policy_loss + hp.vf_coef * critic + guess, ratio, difference)
 
 
 def moments(entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

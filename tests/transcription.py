@@ -19,9 +19,6 @@ from ppo_bench.mathematics import noise
 from tests.scenes import Endings
 from tests.transcribed_layers import Policy
 
-FINAL_OBSERVATIONS_COUNT = True
-"""Whether an episode's last observation counts in the statistics of observations, as in gymnasium's wrapper."""
-
 
 class IndependentCategoricals:
     """Independent distributions, of one component of an action each."""
@@ -75,21 +72,7 @@ class Ppo:
         """`policy` with all that the algorithm learns besides, or has beside it."""
         return policy
 
-    # --- What may be stated wrongly ---------------------------------------------------------------------------------
-
-    def mean(self, x: Tensor) -> Tensor:
-        """The mean over what is left of a minibatch."""
-        return x.mean()
-
-    def deviation(self, x: Tensor) -> Tensor:
-        return x.std(unbiased=False)
-
-    def shrinking(self, norm: Tensor) -> Tensor:
-        """What gradients that are too long are multiplied by."""
-        return self.hp.max_grad_norm / norm
-
-    def ends_for_good(self, terminated: bool, truncated: bool) -> bool:
-        return terminated or (truncated and not self.hp.bootstrap_truncated)
+    # --- Where episodes begin ---------------------------------------------------------------------------------------
 
     def steps_that_count(self, done: np.ndarray) -> np.ndarray:
         """False at each step that only reset its environment: after the `done` ones."""
@@ -98,10 +81,6 @@ class Ppo:
     def starts(self, done: np.ndarray, value_mask: np.ndarray) -> np.ndarray:
         """True at the first observation of each episode: after the steps that only reset an environment."""
         return np.concatenate([np.ones_like(value_mask[:1]), ~value_mask])
-
-    def observations_that_count(self, final: np.ndarray) -> np.ndarray:
-        """Those that statistics learn, of which the `final` ones are episodes' last."""
-        return np.ones_like(final) if FINAL_OBSERVATIONS_COUNT else ~final
 
     # --- A rollout --------------------------------------------------------------------------------------------------
 
@@ -131,7 +110,7 @@ class Ppo:
         done = np.stack([step.terminated | step.truncated for step in steps[:last]])
         value_mask = self.steps_that_count(done)
         episode_start = torch.from_numpy(starts := self.starts(done, value_mask))[first:]
-        obs = torch.from_numpy(self.observations([s.obs for s in policy_inputs[: last + 1]], done)[first:])
+        obs = torch.from_numpy(self.observations([s.obs for s in policy_inputs[: last + 1]])[first:])
         action_mask = torch.from_numpy(np.stack([s.action_mask for s in policy_inputs[first : last + 1]]))
         memories, outputs, values = [self.memory], [], []
         for t in range(hp.num_steps + 1):
@@ -153,12 +132,12 @@ class Ppo:
         observed = obs[:-1], torch.stack(memories[:-2]), episode_start[:-1], action_mask[:-1]
         return Batch(*observed, actions, log_probs, torch.stack(values[:-1]), *flags), memories[-2]
 
-    def observations(self, seen: list[np.ndarray], done: np.ndarray) -> np.ndarray:
-        """All observations so far, each by the statistics of those up to it."""
+    def observations(self, seen: list[np.ndarray]) -> np.ndarray:
+        """All observations so far, each by the statistics of those up to it, episodes' last ones among them."""
         all_obs = np.stack(seen).astype(np.float64)
         if not self.hp.norm_obs:
             return all_obs
-        seen_so_far = moments(all_obs, self.observations_that_count(np.concatenate([np.zeros_like(done[:1]), done])))
+        seen_so_far = moments(all_obs, np.ones(all_obs.shape[:2], bool))
         normal = [(row - mean) / np.sqrt(var + 1e-8) for row, (mean, var) in zip(all_obs, seen_so_far, strict=True)]
         return np.clip(normal, -self.hp.obs_clip, self.hp.obs_clip)
 
@@ -186,7 +165,8 @@ class Ppo:
             for t in range(start, len(rewards)):
                 step = self.scenes.steps[first + t]
                 terminated, truncated = bool(step.terminated[env]), bool(step.truncated[env])
-                following = 0.0 if self.ends_for_good(terminated, truncated) else hp.gamma * after[t, env]
+                ends_for_good = terminated or (truncated and not hp.bootstrap_truncated)
+                following = 0.0 if ends_for_good else hp.gamma * after[t, env]
                 advantages[start, env] += weight * (rewards[t, env] + following - values[t, env])
                 weight *= hp.gamma * hp.gae_lambda
                 if terminated or truncated:
@@ -253,21 +233,25 @@ class Ppo:
         """One step of Adam; how far the policy had gone from that of the rollout."""
         hp = self.hp
         outputs, values, old = self.fresh(batch, rows)
-        value_mask, policy_mask = old.value_mask, old.policy_mask
-        value, before = values[value_mask], old.values[value_mask]
-        target = (old.advantages + old.values)[value_mask]
+        value, before = values[old.value_mask], old.values[old.value_mask]
+        target = (old.advantages + old.values)[old.value_mask]
         error = (value - target) ** 2
         if hp.clip_vloss:
             error = torch.max(error, (before + (value - before).clamp(-hp.clip_coef, hp.clip_coef) - target) ** 2)
-        policy = self.distribution(outputs[policy_mask], old.action_mask[policy_mask])
-        advantage = old.advantages[policy_mask]
+        policy_loss, ratio, difference = self.policy_loss(outputs, old)
+        return self.step(policy_loss + hp.vf_coef * 0.5 * error.mean(), ratio, difference)
+
+    def policy_loss(self, outputs: Tensor, old: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """What the policy minimises, and ratios and their logarithms."""
+        hp, learnt = self.hp, old.policy_mask
+        policy = self.distribution(outputs[learnt], old.action_mask[learnt])
+        advantage = old.advantages[learnt]
         if hp.norm_adv:
-            advantage = (advantage - self.mean(advantage)) / (self.deviation(advantage) + 1e-8)
-        difference = policy.log_prob(old.actions[policy_mask]) - old.log_probs[policy_mask]
+            advantage = (advantage - advantage.mean()) / (advantage.std(unbiased=False) + 1e-8)
+        difference = policy.log_prob(old.actions[learnt]) - old.log_probs[learnt]
         ratio = difference.exp()
         surrogate = torch.min(ratio * advantage, ratio.clamp(1 - hp.clip_coef, 1 + hp.clip_coef) * advantage)
-        loss = -self.mean(surrogate) + hp.vf_coef * 0.5 * self.mean(error)
-        return self.step(loss - hp.ent_coef * self.mean(policy.entropy()), ratio, difference)
+        return -surrogate.mean() - hp.ent_coef * policy.entropy().mean(), ratio, difference
 
     def step(self, loss: Tensor, ratio: Tensor, difference: Tensor) -> float:
         """One step of Adam down the loss; how far the policy had gone from that of the rollout."""
@@ -278,7 +262,7 @@ class Ppo:
         norm = torch.cat([gradient.flatten() for gradient in gradients]).norm()
         if norm > hp.max_grad_norm:
             for gradient in gradients:
-                gradient.mul_(self.shrinking(norm))
+                gradient.mul_(hp.max_grad_norm / norm)
         self.adam.step()
         outside = int(((ratio - 1.0).abs() > hp.clip_coef).sum())
         self.clipped, self.kept = self.clipped + outside, self.kept + len(ratio) - outside
