@@ -54,42 +54,9 @@ def test_gae_by_hand(
     assert_array_equal(advantages, column(*expected))
 
 
-@pytest.mark.parametrize(
-    ("gae_lambda", "expected"),
-    [
-        (0.0, (1, -5, 4)),  # the TD error
-        (1.0, (3.5 - 4, 5 - 8, 6 - 2)),  # the return less the value: 3 + 6/2 = 6, 2 + 6/2 = 5, 1 + 5/2 = 3.5
-    ],
-)
-def test_gae_at_the_ends_of_lambda(ns: Namespace, gae_lambda: float, expected: tuple[float, ...]) -> None:
-    advantages = ns.run(ppo.gae, REWARDS, VALUES, NEVER, NEVER, gamma=0.5, gae_lambda=gae_lambda)
-    assert_array_equal(advantages, column(*expected))
-
-
 def test_gae_of_float32_is_float32(ns: Namespace) -> None:
     arrays = (x.astype(np.float32) for x in (REWARDS, VALUES, SECOND, NEVER))
     assert ns.run(ppo.gae, *arrays, gamma=0.9, gae_lambda=0.9).dtype == np.float32
-
-
-def random_episodes() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Rewards `[8, 3]`, values `[9, 3]`, done `[8, 3]` and the mask that follows, with no two dones in a row."""
-    rng = np.random.default_rng(1)
-    done = np.zeros((8, 3))
-    done[[2, 5, 0, 4, 7], [0, 0, 1, 1, 2]] = 1.0
-    mask = np.ones((8, 3))
-    mask[[3, 6, 1, 5], [0, 0, 1, 1]] = 0.0
-    return rng.normal(size=(8, 3)), rng.normal(size=(9, 3)), done, mask
-
-
-@pytest.mark.parametrize("kind", ["terminated", "truncated"])
-def test_rewards_of_masked_steps_reach_no_other_step(ns: Namespace, kind: str) -> None:
-    rewards, values, done, mask = random_episodes()
-    flags = (done, 0.0 * done) if kind == "terminated" else (0.0 * done, done)
-    wild_rewards = np.where(mask == 1, rewards, WILD)
-    advantages = ns.run(ppo.gae, rewards, values, *flags, gamma=0.99, gae_lambda=0.95)
-    wild = ns.run(ppo.gae, wild_rewards, values, *flags, gamma=0.99, gae_lambda=0.95)
-    assert_array_equal(wild[mask == 1], advantages[mask == 1])
-    assert np.all(wild[mask == 0] > 0.9 * WILD)
 
 
 # --- Masked statistics ------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Episode returns and lengths, against numbers by hand."""
+"""Episode returns and lengths, against a loop over steps."""
 
 from __future__ import annotations
 
@@ -7,50 +7,13 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from ppo_bench.runners.base import Episode
-from ppo_bench.runners.episodes import EpisodeTotals, accumulate_episodes, zero_totals
-
-
-def fold(
-    totals: EpisodeTotals, rewards: list[list[float]], over: list[list[int]], value_mask: list[list[int]] | None = None
-) -> tuple[EpisodeTotals, list[Episode]]:
-    """`accumulate_episodes` of lists; every step is real unless said otherwise."""
-    flags = np.ones_like(over, bool) if value_mask is None else np.array(value_mask, bool)
-    return accumulate_episodes(totals, np.array(rewards, np.float32), np.array(over, bool), flags)
-
-
-def test_an_episode_spans_two_rollouts() -> None:
-    totals, _ = fold(zero_totals(2), [[1, 10], [2, 20]], [[0, 0], [0, 0]])
-    totals, episodes = fold(totals, [[4, 40], [8, 80]], [[1, 0], [0, 0]], [[1, 1], [0, 1]])
-    assert episodes == [Episode(step=2, env=0, episode_return=7.0, length=3)]
-    assert_array_equal(totals.returns, [0, 150])  # 8 is the reward of a reset step
-    assert_array_equal(totals.lengths, [0, 4])
-
-
-def test_a_lost_life_does_not_end_an_episode() -> None:
-    # A life is lost at step 1: step 2 is a reset step, and the episode is over at step 4 only.
-    rewards: list[list[float]] = [[1], [2], [64], [4], [8]]
-    totals, episodes = fold(zero_totals(1), rewards, [[0], [0], [0], [0], [1]], [[1], [1], [0], [1], [1]])
-    assert episodes == [Episode(5, 0, 15.0, 4)]
-    assert_array_equal(totals.lengths, [0])
-
-
-def test_episodes_are_in_the_order_of_their_ends_and_count_steps_of_all_environments() -> None:
-    rewards: list[list[float]] = [[1, 10, 100], [2, 20, 200], [4, 40, 400]]
-    over = [[0, 0, 1], [1, 1, 0], [0, 0, 1]]
-    value_mask = [[1, 1, 1], [1, 1, 0], [0, 0, 1]]
-    totals, episodes = fold(zero_totals(3), rewards, over, value_mask)
-    assert episodes == [
-        Episode(step=3, env=2, episode_return=100.0, length=1),
-        Episode(step=6, env=0, episode_return=3.0, length=2),
-        Episode(step=6, env=1, episode_return=30.0, length=2),
-        Episode(step=9, env=2, episode_return=400.0, length=1),
-    ]
-    assert_array_equal(totals.returns, [0, 0, 0])
+from ppo_bench.runners.episodes import accumulate_episodes, zero_totals
 
 
 def test_returns_are_added_in_double_precision() -> None:
     # In float32 2^24 + 1 is 2^24.
-    _, episodes = fold(zero_totals(1), [[2.0**24], [1], [1]], [[0], [0], [1]])
+    rewards, over = np.array([[2.0**24], [1], [1]], np.float32), np.array([[False], [False], [True]])
+    _, episodes = accumulate_episodes(zero_totals(1), rewards, over, np.ones((3, 1), bool))
     assert episodes[0].episode_return == 2.0**24 + 2
 
 

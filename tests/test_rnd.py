@@ -1,4 +1,4 @@
-"""Random network distillation: equations computed by hand, warm-up, learnt and fixed parameters."""
+"""Random network distillation: statistics, warm-up, learnt and fixed parameters."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ import pytest
 import torch
 from gymnasium import spaces
 from numpy.testing import assert_allclose, assert_array_equal
-from torch import Tensor
 
-from ppo_bench.algorithms.rnd import discounted_sums, non_episodic_gae
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.deep_sea import SIZES
@@ -21,41 +19,9 @@ from ppo_bench.mathematics.arrays import Arrays, select_prefix
 from ppo_bench.mathematics.normalize import RunningStats, update_stats_centered
 from ppo_bench.networks.rnd_networks import rnd_networks
 from ppo_bench.networks.spec import ImpalaCnn
-from ppo_bench.networks.torch.ops import TorchOps
 from tests.runners import ACTING, problem_for, runner_for
 
-OPS = TorchOps(torch.float64, torch.float64)
 SMALL = ["algorithm=rnd", "algorithm.features=8", "precision=float64", "ppo.num_steps=16"]
-
-
-def column(*values: float) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64)[:, None]
-
-
-def test_running_returns_cross_resets_by_hand() -> None:
-    """Of 1, 2, a reset, 4, at 1/2, from 8: 8/2 + 1 = 5, 5/2 + 2 = 4.5, as it was, 4.5/2 + 4 = 6.25."""
-    rewards, value_mask = column(1, 2, 0, 4), column(1, 1, 0, 1)
-    last, along = discounted_sums(OPS, torch.tensor([8.0], dtype=torch.float64), rewards, value_mask, 0.5)
-    assert_array_equal(along, column(5, 4.5, 4.5, 6.25))
-    assert_array_equal(last, [6.25])
-    _, on = discounted_sums(OPS, last, column(1, 0), column(1, 1), 0.5)  # and the ends of rollouts
-    assert_array_equal(on, column(4.125, 2.0625))
-
-
-def test_advantages_pass_through_a_reset_by_hand() -> None:
-    """At gamma = lambda = 1/2, so that the decay is 1/4; the third row only resets.
-
-    delta_3 = 3 + 10/2 - 4 = 4, A_3 = 4. The reset takes the next row's: A_2 = 4, V_2 = 4, not 100. delta_1 = 2 + 4/2
-    - 8 = -4, A_1 = -4 + 4/4 = -3. delta_0 = 1 + 8/2 - 6 = -1, A_0 = -1 - 3/4.
-    """
-    rewards, value_mask = column(1, 2, 77, 3), column(1, 1, 0, 1)
-    values = column(6, 8, 100, 4, 10)
-    advantages, returns = non_episodic_gae(OPS, rewards, values, value_mask, 0.5, 0.5)
-    assert_array_equal(advantages, column(-1.75, -3, 4, 4))
-    assert_array_equal(returns, column(4.25, 5, 8, 8))
-    # A reset as the last row takes the value after the rollout, with no discount: A_3 = 0, delta_1 = 2 + 10/2 - 8 = -1.
-    advantages, _ = non_episodic_gae(OPS, rewards[:3], values[[0, 1, 2, 4]], value_mask[:3], 0.5, 0.5)
-    assert_array_equal(advantages, column(-1.25, -1, 0))
 
 
 def test_statistics_of_a_pixel_that_never_changes_hold_in_float32() -> None:

@@ -53,6 +53,10 @@ ALGORITHMS: dict[str, type[Ppo]] = {"ppo": Ppo, "rnd": Rnd}
 
 CLEANRL = ("ppo.bootstrap_truncated=false", "ppo.mask_resets=false")
 NORMALIZED = ("ppo.norm_obs=true", "ppo.norm_reward=true", "ppo.obs_clip=1.5", "ppo.reward_clip=1.0")
+ANNEALED = (
+    *("ppo.anneal_timesteps=100", "ppo.final_learning_rate=4e-3", "ppo.ent_coef=0.1", "ppo.final_ent_coef=0.02"),
+    "ppo.weight_decay=0.5",
+)
 SMALL = ("ppo.num_steps=8", "ppo.update_epochs=2", "ppo.num_minibatches=2")
 
 
@@ -107,6 +111,7 @@ CASES = {
     "unclipped values": Case(overrides=("ppo.clip_vloss=false",)),
     "raw advantages": Case(overrides=("ppo.norm_adv=false",)),
     "unclipped gradients": Case(overrides=("ppo.max_grad_norm=100.0", "ppo.anneal_lr=false")),
+    "annealed": Case(overrides=ANNEALED),
     "stopped": Case(overrides=("ppo.target_kl=0.002",)),
     "normalized": Case(actions=FORCES, overrides=NORMALIZED),
     "rules": Case(rules=True),
@@ -155,7 +160,7 @@ EAGER = [name for name in CASES if name.startswith("auto") or name in COMBINED]
 """Those of which others execute every part: in PyTorch, operation by operation, alone."""
 COMPILED = ["normalized", "wide_mlp, rules", "lstm_cnn", "trxl", "rnd"]
 """Cases of torch_compile, one for each kind of graph. It takes 10 s for each, so all are slow."""
-LONG_IN_JAX = ["impala_cnn", "gru", "trxl"]
+LONG_IN_JAX = ["impala_cnn", "gru"]
 """Cases that XLA compiles for long; other networks of the kind take less, or other tests compare them."""
 LONG = [
     "combined",

@@ -59,7 +59,9 @@ class Ppo:
     def __init__(self, policy: Policy, scenes: Endings, hp: Hyperparameters, num_iterations: int, seed: int) -> None:
         self.policy, self.scenes, self.hp, self.num_iterations, self.seed = policy, scenes, hp, num_iterations, seed
         self.actions: spaces.Space = scenes.action_space
-        self.adam = torch.optim.Adam(policy.parameters(), lr=hp.learning_rate, eps=hp.adam_eps)
+        self.adam = torch.optim.AdamW(
+            policy.parameters(), hp.learning_rate, eps=hp.adam_eps, weight_decay=hp.weight_decay
+        )
         self.memory = policy.memory_of(scenes.num_envs)
         self.iteration = 0
         self.epoch, self.epochs = 0, 0
@@ -89,8 +91,7 @@ class Ppo:
         batch, memory = self.rollout(self.iteration * self.hp.num_steps)
         self.iteration += 1
         if self.hp.anneal_lr:
-            left = 1.0 - (self.iteration - 1) / self.num_iterations
-            self.adam.param_groups[0]["lr"] = self.hp.learning_rate * left
+            self.adam.param_groups[0]["lr"] = self.annealed(self.hp.learning_rate, self.hp.final_learning_rate)
         samples = self.scenes.num_envs * (1 if self.policy.learns_from_sequences else self.hp.num_steps)
         key = np.array([self.seed], np.int32), np.array([self.iteration], np.int32)
         places = np.arange(self.hp.update_epochs, dtype=np.int32), np.arange(samples, dtype=np.int32)
@@ -101,6 +102,11 @@ class Ppo:
             if self.hp.target_kl is not None and divergence > self.hp.target_kl:
                 break
         self.memory = memory
+
+    def annealed(self, first: float, last: float) -> float:
+        """A coefficient in this iteration, on the line between its first and its last value."""
+        steps, every = self.hp.anneal_timesteps, self.scenes.num_envs * self.hp.num_steps
+        return first + (last - first) * (self.iteration - 1) / (steps / every if steps else self.num_iterations)
 
     @torch.no_grad()
     def rollout(self, first: int) -> tuple[Batch, Tensor]:
@@ -251,7 +257,9 @@ class Ppo:
         difference = policy.log_prob(old.actions[learnt]) - old.log_probs[learnt]
         ratio = difference.exp()
         surrogate = torch.min(ratio * advantage, ratio.clamp(1 - hp.clip_coef, 1 + hp.clip_coef) * advantage)
-        return -surrogate.mean() - hp.ent_coef * policy.entropy().mean(), ratio, difference
+        final = hp.final_ent_coef
+        bonus = hp.ent_coef if final is None else self.annealed(hp.ent_coef, final)
+        return -surrogate.mean() - bonus * policy.entropy().mean(), ratio, difference
 
     def step(self, loss: Tensor, ratio: Tensor, difference: Tensor) -> float:
         """One step of Adam down the loss; how far the policy had gone from that of the rollout."""
