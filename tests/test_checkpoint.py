@@ -195,12 +195,6 @@ def test_what_was_being_written_when_the_machine_stopped_is_never_loaded(tmp_pat
     assert load_newest(tmp_path, pytest.fail) is None
 
 
-def test_a_snapshot_that_was_being_written_is_removed_by_the_next_checkpoint(tmp_path: Path) -> None:
-    (tmp_path / ".snapshot_00000001.tmp").mkdir()
-    save(tmp_path, 2, numbered(2))
-    assert [path.name for path in tmp_path.iterdir()] == ["iteration_00000002"]
-
-
 def test_a_checkpoint_may_lie_below_the_root_of_the_file_system() -> None:
     assert run_of(Path("/iteration_00000001")) == Path("/")
 

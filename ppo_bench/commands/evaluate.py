@@ -1,7 +1,7 @@
 """`python -m ppo_bench.evaluate RUN_DIR... [overrides]`: how good is a run's policy, in any framework?
 
-It loads the snapshot of an interrupted run, or the newest checkpoint, and plays whole episodes with frozen
-normalisation statistics and unclipped rewards. For each run it prints a table and writes
+It loads the newest checkpoint, and plays whole episodes with frozen normalisation statistics and unclipped rewards.
+For each run it prints a table and writes
 `RUN_DIR/evaluations/<checkpoint>-<backend>-<framework>-<hash>.json`; video=true adds an mp4 of one episode.
 conf/evaluate.yaml explains the overrides.
 """
@@ -105,7 +105,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _found(run: Path, request: Request) -> Evaluated:
-    path = checkpoint.find(run, snapshots=True)
+    path = checkpoint.find(run)
     run_folder = checkpoint.run_of(path)
     changes = {key: getattr(request, key) for key in ("framework", "backend", "precision", "device")}
     if request.env.kwargs:

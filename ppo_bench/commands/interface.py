@@ -60,14 +60,14 @@ def train(overrides: Sequence[str] = (), on_iteration: Listener | None = None) -
 def load(
     run_dir: str | os.PathLike[str], *, greedy: bool = True, seed: int = 1, framework: str | None = None
 ) -> Trained:
-    """The policy of a run's snapshot or newest checkpoint, or of the checkpoint that `run_dir` names.
+    """The policy of a run's newest checkpoint, or of the checkpoint that `run_dir` names.
 
     `framework` executes the policy; None is the framework that trained it. A `greedy` policy takes the most probable
     actions, others sample them with noise from `seed`. Raises `ConfigError` if there is no such checkpoint.
     """
     if not 0 <= seed < 2**31:
         raise ConfigError(f"seed={seed}: must lie between 0 and {2**31 - 1}")
-    path = checkpoint.find(Path(run_dir), snapshots=True)
+    path = checkpoint.find(Path(run_dir))
     changes = {"framework": load_config([f"framework={framework}"]).resolved["framework"]} if framework else {}
     return Trained(path, load_run(checkpoint.run_of(path), changes), greedy, seed)
 

@@ -2,9 +2,7 @@
 
 The arrays are a runner's `export`, in the neutral layout that every framework restores. `state.json` has the counters
 of the outer loop and the checksums of both. A checkpoint is written to a temporary folder and renamed, so that it is
-complete or absent. The link `checkpoints/best` points to the checkpoint with the highest return. An interrupted run
-leaves `checkpoints/snapshot_<k>` for evaluation. Runs do not resume from a snapshot, since their environments are not
-restarted at that iteration.
+complete or absent. The link `checkpoints/best` points to the checkpoint with the highest return.
 
 An exported folder (`ppo-bench export`) is a run and its checkpoint in one: `model.safetensors` has the arrays, and
 `config.json` is the run's run.json with the content of `state.json` under the key `checkpoint`.
@@ -54,27 +52,8 @@ class CheckpointError(Exception):
 
 
 def save(folder: Path, iteration: int, checkpoint: Checkpoint, best: int | None = None) -> Path:
-    """Write a checkpoint under `folder`, remove snapshots, and point the link `best` to iteration `best` if given."""
-    final = _write(_folder_of(folder, iteration), iteration, checkpoint)
-    if best is not None:
-        _link(folder / "best", _folder_of(folder, best))
-    _remove_snapshots(folder)
-    return final
-
-
-def save_snapshot(folder: Path, iteration: int, checkpoint: Checkpoint) -> None:
-    """Write the snapshot of an interrupted run under `folder`; earlier snapshots are removed."""
-    _remove_snapshots(folder)
-    _write(folder / f"snapshot_{iteration:08d}", iteration, checkpoint)
-
-
-def _remove_snapshots(folder: Path) -> None:
-    for snapshot in (*folder.glob("snapshot_*"), *folder.glob(".snapshot_*.tmp")):  # a kill leaves the latter
-        shutil.rmtree(snapshot)
-
-
-def _write(final: Path, iteration: int, checkpoint: Checkpoint) -> Path:
-    folder = final.parent
+    """Write a checkpoint under `folder`, and point the link `best` to iteration `best` if given."""
+    final = _folder_of(folder, iteration)
     aside = folder / f".{final.name}.tmp"
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
@@ -86,6 +65,8 @@ def _write(final: Path, iteration: int, checkpoint: Checkpoint) -> Path:
     shutil.rmtree(final, ignore_errors=True)
     aside.rename(final)
     sync_folder(folder)
+    if best is not None:
+        _link(folder / "best", _folder_of(folder, best))
     return final
 
 
@@ -204,17 +185,15 @@ def load(path: Path) -> Checkpoint:
         raise CheckpointError(f"{type(error).__name__}: {error}") from error
 
 
-def find(path: Path, snapshots: bool = False) -> Path:
+def find(path: Path) -> Path:
     """Path of the checkpoint that `path` denotes: a checkpoint or exported folder itself, or a run folder's newest.
 
-    With `snapshots`, the snapshot of a run folder is preferred. Raises `ConfigError` if there is no checkpoint.
+    Raises `ConfigError` if there is no checkpoint.
     """
     if path.name.startswith("iteration_") or (path / "state.json").exists() or is_exported(path):
         found = [path] if path.is_dir() else []
     else:
         found = _newest_first(path) or _newest_first(path / "checkpoints")
-        if snapshots:
-            found = [*path.glob("snapshot_*"), *(path / "checkpoints").glob("snapshot_*"), *found]
     if not found:
         raise ConfigError(f"{path} has no checkpoint: name a run folder or one of its checkpoints/iteration_<k>")
     return found[0]

@@ -16,7 +16,6 @@ from ppo_bench.common.errors import FailedRuns, RunError, RunInterrupted
 from ppo_bench.common.progress import ProgressDisplay
 from ppo_bench.common.stopping import stop_requests
 from ppo_bench.configuration.config import Config
-from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Metrics
 from ppo_bench.runners.seeds import SeedsRunner
@@ -85,7 +84,9 @@ def run_iterations(
                 callbacks.notify()
                 stopped = any(all_gather_object(callbacks.process_group, bool(stop)))
             if stopped and ends_block and not (has_checkpoint and iteration == last):
-                return _stop([] if has_checkpoint else runner.export(state), writers)
+                if writers:
+                    raise RunInterrupted(_describe_interruption(writers))
+                return True
     for writer in writers:
         writer.finish(setup_seconds)
     return stopped or bool(stop)
@@ -122,26 +123,14 @@ def _write_rows(writer: RunWriter, failure: type[BaseException] | None, *_: obje
         writer.write()
 
 
-def _stop(arrays_by_run: Sequence[Arrays], writers: Sequence[RunWriter]) -> bool:
-    """Leave snapshots of `arrays_by_run`, if any, and raise `RunInterrupted`. Other ranks than 0 return True."""
-    for writer, arrays in zip(writers, arrays_by_run, strict=False):
-        writer.snapshot(arrays)
-    if writers:
-        raise RunInterrupted(_describe_interruption(writers))
-    return True
-
-
 def _describe_interruption(writers: Sequence[RunWriter]) -> str:
     """A phrase for runs that were stopped; another rank than 0 knows no folder."""
     if not writers:
         return "stopped at once"
     folder = writers[0].folder
     again = "resumes there" if checkpoint.newest_iteration(folder / "checkpoints") else "starts from scratch"
-    iteration = writers[0].loop.iteration
-    evaluable = (folder / "checkpoints" / f"snapshot_{iteration:08d}").exists()
-    hint = f"; ppo-bench evaluate {folder} evaluates the policy so far" if evaluable else ""
     kept = describe_newest_checkpoint(folder)
-    return f"stopped after iteration {iteration}; {kept}; the same command {again}{hint}"
+    return f"stopped after iteration {writers[0].loop.iteration}; {kept}; the same command {again}"
 
 
 def describe_newest_checkpoint(folder: Path) -> str:

@@ -153,18 +153,10 @@ class RunWriter:
         loop.metrics_mark, loop.episodes_mark = self._metrics.mark(), self._episodes.mark()
         loop.update_best()
         loop.video_episodes = self.video_recorder.plan(loop.episodes)
-        return checkpoint.save(
-            self.folder / "checkpoints", loop.iteration, self._checkpoint(arrays), loop.best_iteration
-        )
-
-    def snapshot(self, arrays: Arrays) -> None:
-        """Write a snapshot for evaluation where the run is interrupted; a run does not resume from it."""
-        checkpoint.save_snapshot(self.folder / "checkpoints", self.loop.iteration, self._checkpoint(arrays))
-
-    def _checkpoint(self, arrays: Arrays) -> checkpoint.Checkpoint:
         # Environments restart at every checkpoint, which therefore lacks their state.
         lasting = {name: array for name, array in arrays.items() if not name.startswith("envs.")}
-        return checkpoint.Checkpoint(lasting, asdict(self.loop))
+        saved = checkpoint.Checkpoint(lasting, asdict(loop))
+        return checkpoint.save(self.folder / "checkpoints", loop.iteration, saved, loop.best_iteration)
 
     def prune(self) -> None:
         """Remove the checkpoints that `checkpoint.keep` does not cover, except the best."""
