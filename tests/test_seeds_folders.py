@@ -192,9 +192,9 @@ def test_a_stop_at_the_very_end_of_some_seeds_leaves_the_others_for_later(
 ) -> None:
     copy_without(finished, tmp_path, {5: [3, 8], 6: [3, 6, 8], 7: [3, 6, 8]})
 
-    def save(runner: Any, state: Any, records: Any, *rest: Any, **more: Any) -> None:
+    def save(*arguments: Any) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
-        save_all(runner, state, records, *rest, **more)
+        save_all(*arguments)
 
     with monkeypatch.context() as patched:
         patched.setattr("ppo_bench.runs.loop.save", save)

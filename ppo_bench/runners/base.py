@@ -158,9 +158,6 @@ class Runner(Protocol[State]):
         With `restore_envs` the environments, which replay a recording, are not reset: their arrays are restored too.
         """
 
-    def episode_lengths(self, state: State) -> np.ndarray:
-        """Length so far of each environment's current episode, `[N]` int64; 0 if its last episode is over."""
-
     def restart_envs(self, state: State) -> State:
         """State with environments reset by its key (seed, iteration); current episodes and their sums are dropped."""
 

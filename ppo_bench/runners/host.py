@@ -53,9 +53,6 @@ class Envs(Protocol[State]):
     def export(self, state: State) -> Arrays:
         """Copies of the state's arrays by name. Environments on the device export their running statistics alone."""
 
-    def lengths(self, state: State) -> np.ndarray:
-        """Length so far of each environment's current episode, `[N]` int64."""
-
     def close(self) -> None:
         """Close the environments."""
 
@@ -205,10 +202,6 @@ class HostRunner:
         learner = self._learner.load(state)
         envs = self._envs.load(state) if restore_envs else self._envs.reset(state, seed, iteration)
         return HostState(seed, iteration, learner, envs)
-
-    def episode_lengths(self, state: HostState) -> np.ndarray:
-        """See `Runner.episode_lengths`."""
-        return self._envs.lengths(state.envs)
 
     def restart_envs(self, state: HostState) -> HostState:
         """See `Runner.restart_envs`. `envs.episode_start` is then true, so the next step resets the carry."""

@@ -98,10 +98,6 @@ class HostEnvs:
         """Close the environments."""
         self._env.close()
 
-    def lengths(self, state: Arrays) -> np.ndarray:
-        """Length so far of each environment's current episode, `[N]` int64."""
-        return state["envs.lengths"]
-
     # --- A rollout ----------------------------------------------------------------------------------------------------
 
     def policy_input(self, state: Arrays) -> PolicyInput:

@@ -164,10 +164,6 @@ class JaxSeedsRunner:
         initial: ProgramEnvs = jax.vmap(self._runner.initial_envs)(state, policy_input, statistics)
         return initial
 
-    def episode_lengths(self, state: ProgramState) -> list[np.ndarray]:
-        """See `Runner.episode_lengths`."""
-        return np.split(state.totals.lengths, len(state.seeds))
-
     def restart_envs(self, state: ProgramState) -> ProgramState:
         """See `Runner.restart_envs`."""
         return self.restore(self.export(state))

@@ -171,10 +171,6 @@ class ProgramRunner:
         fresh = select_roles(self._array_specs, ArrayRole.ENVIRONMENT)
         return state | default_arrays(array for array in fresh if not array.name.startswith("envs."))
 
-    def episode_lengths(self, state: ProgramState) -> np.ndarray:
-        """See `Runner.episode_lengths`. The lengths are those after the last iteration that `iterate` returned."""
-        return state.totals.lengths
-
     def restart_envs(self, state: ProgramState) -> ProgramState:
         """See `Runner.restart_envs`. Requires that `state.pending` is empty."""
         return self.restore(self.export(state))

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.base import IterationReports, Runner
 
@@ -42,10 +40,6 @@ class OneSeed:
         """See `Runner.restore`."""
         (own,) = arrays
         return self._runner.restore(own)
-
-    def episode_lengths(self, state: Any) -> list[np.ndarray]:
-        """See `Runner.episode_lengths`."""
-        return [self._runner.episode_lengths(state)]
 
     def restart_envs(self, state: Any) -> Any:
         """See `Runner.restart_envs`."""

@@ -113,10 +113,6 @@ class TorchEnvs:
         statistics = select_prefix("normalize", state.arrays)
         return {f"normalize.{name}": np.array(array.cpu().numpy()) for name, array in statistics.items()}
 
-    def lengths(self, state: TorchEnvState) -> np.ndarray:
-        """See `Envs.lengths`."""
-        return state.totals.lengths
-
     def close(self) -> None:
         """See `Envs.close`."""
         self._env.close()

@@ -102,7 +102,7 @@ def _restarts(config: Config, time_limit: int | None) -> Iterator[str]:
         yield (
             f"warning: checkpoint.every_iterations={every} restarts the environments every {window:,} steps, "
             f"{window / time_limit:.1f} times the limit of an episode ({time_limit:,}): episodes in progress there, "
-            "long ones more often, are cut and not counted; result.json says how many (cut_episodes)"
+            "long ones more often, are cut and not counted"
         )
 
 

@@ -101,10 +101,6 @@ class DistributedRunner:
         with detect_lost_rank():  # the ranks combine the moments of their first observations
             return self._local_runner.restore(own, restore_envs)
 
-    def episode_lengths(self, state: Any) -> np.ndarray:
-        """See `Runner.episode_lengths`."""
-        return np.concatenate(all_gather_object(self.process_group, self._local_runner.episode_lengths(state)))
-
     def restart_envs(self, state: Any) -> Any:
         """See `Runner.restart_envs`."""
         with detect_lost_rank():

@@ -76,7 +76,7 @@ def run_iterations(
             is_due = iteration % checkpoint_interval == 0 or iteration == last
             has_checkpoint = evaluation is not None and is_due
             if has_checkpoint:
-                save(runner, state, writers, callbacks, stop, restarts_envs=iteration < last)
+                save(runner, state, writers, callbacks, stop)
                 if iteration < last:
                     state = runner.restart_envs(state)
             ends_block = iteration % block_size == 0 or iteration == last
@@ -140,17 +140,9 @@ def describe_newest_checkpoint(folder: Path) -> str:
 
 
 def save(
-    runner: SeedsRunner,
-    state: Any,
-    writers: Sequence[RunWriter],
-    callbacks: Callbacks,
-    stop: Sequence[int],
-    restarts_envs: bool,
+    runner: SeedsRunner, state: Any, writers: Sequence[RunWriter], callbacks: Callbacks, stop: Sequence[int]
 ) -> None:
-    """Write a checkpoint of every run. If `restarts_envs`, the environments restart after it."""
-    if restarts_envs:
-        for writer, episode_lengths in zip(writers, runner.episode_lengths(state), strict=False):
-            writer.loop.count_cut_episodes(episode_lengths)
+    """Write a checkpoint of every run."""
     checkpoints = [writer.save(arrays) for writer, arrays in zip(writers, runner.export(state), strict=False)]
     for writer in writers:
         writer.prune()  # only now that every run has this checkpoint: a resumption needs one that all have

@@ -7,9 +7,6 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.rows import NO_ROWS, FilePosition, check_rows
 from ppo_bench.runners.base import Episode, Metrics
 from ppo_bench.runs.results import RECENT_EPISODES, mean
@@ -33,9 +30,6 @@ class LoopState:
     best_return: float | None = None
     best_episodes: int = RECENT_EPISODES
     """Number of `recent_returns` of the best checkpoint."""
-    cut_episodes: int = 0
-    """Episodes in progress when their environments restarted; no statistics of returns include them."""
-    cut_steps: int = 0
     resumes: int = 0
     """How many times the run was taken up again from a checkpoint."""
     resumed_at: list[int] = field(default_factory=list)
@@ -53,13 +47,9 @@ class LoopState:
 
     @classmethod
     def from_checkpoint(cls, loop: Mapping[str, Any]) -> LoopState:
-        """The counters in a checkpoint. Raises `ConfigError` if a newer version of this package wrote it."""
-        if unknown := loop.keys() - {each.name for each in fields(cls)}:
-            raise ConfigError(
-                f"the checkpoint is of a newer version of ppo_bench, which counts {', '.join(sorted(unknown))}: "
-                "resume it with that version, or rerun=true"
-            )
-        return cls(**loop)
+        """The counters in a checkpoint; those of other versions of this package are ignored."""
+        known = {each.name for each in fields(cls)}
+        return cls(**{name: value for name, value in loop.items() if name in known})
 
     @property
     def marks(self) -> dict[str, FilePosition]:
@@ -83,11 +73,6 @@ class LoopState:
         self.recent_returns += [episode.episode_return for episode in episodes]
         for recent in (self.recent_returns, *self.recent_told.values()):
             del recent[:-RECENT_EPISODES]
-
-    def count_cut_episodes(self, episode_lengths: np.ndarray) -> None:
-        """Count the episodes that a restart of the environments cuts; `episode_lengths [N]` are their steps so far."""
-        self.cut_episodes += int(np.count_nonzero(episode_lengths))
-        self.cut_steps += int(episode_lengths.sum())
 
     @property
     def recent_mean(self) -> float | None:

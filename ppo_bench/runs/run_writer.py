@@ -219,8 +219,6 @@ def _result(config: Config, loop: LoopState, folder: Path, setup_seconds: float)
         **{column: loop.evaluation.get(column) for column in EVALUATION_COLUMNS},
         "info": {name: mean(numbers) for name, numbers in sorted(loop.recent_told.items())},
         "masked_fraction": loop.masked_steps / own_steps,
-        "cut_episodes": loop.cut_episodes,
-        "cut_steps": loop.cut_steps,
         "loaded_steps": loop.loaded_steps,
         "resumes": loop.resumes,
         "wall_seconds": loop.wall_seconds,

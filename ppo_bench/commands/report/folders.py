@@ -48,8 +48,6 @@ class Run:
     mean_sps: float | None = None
     """Environment steps divided by training time without compilation."""
     masked_fraction: float | None = None
-    cut_episodes: int | None = None
-    cut_steps: int | None = None
     resumes: int | None = None
     """How many times the run was resumed from a checkpoint."""
     peak_memory_bytes: int | None = None

@@ -132,7 +132,7 @@ def _runs(runs: Sequence[Run]) -> tuple[Table, Table]:
         (
             *(run.folder, run.env, run.framework, run.seed, "finished" if run.finished else "unfinished"),
             *(run.global_step, run.recent_return_mean, run.steady_sps, run.mean_sps, run.compile_seconds),
-            *(run.wall_seconds, run.resumes, run.cut_episodes),
+            *(run.wall_seconds, run.resumes),
             *(run.measured.get(name) for name in measured),
             *(str(tree.get(key, "")) for key in keys),
         )
@@ -140,7 +140,7 @@ def _runs(runs: Sequence[Run]) -> tuple[Table, Table]:
     ]
     columns = (
         *("folder", "env", "framework", "seed", "state", "steps", "return", "steady steps/s"),
-        *("mean steps/s", "compilation (s)", "training (s)", "resumes", "cut episodes", *measured, *keys),
+        *("mean steps/s", "compilation (s)", "training (s)", "resumes", *measured, *keys),
     )
     shared = [(key, str(value)) for key, value in trees[0].items() if key not in keys]
     every = Table("runs", "Every run", columns, rows)
