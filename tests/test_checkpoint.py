@@ -1,11 +1,10 @@
-"""Checkpoints: loaded arrays equal saved ones, and a damaged checkpoint is named and skipped."""
+"""Checkpoints: loaded arrays equal saved ones, and a damaged checkpoint is named."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import pickle
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -41,8 +40,8 @@ def saved(folder: Path, *iterations: int, keep: int = 9) -> Path:
     return folder
 
 
-def loaded_iteration(folder: Path, warn: Callable[[str], None] = pytest.fail) -> int:
-    checkpoint = load_newest(folder, warn)
+def loaded_iteration(folder: Path) -> int:
+    checkpoint = load_newest(folder)
     assert checkpoint is not None
     assert checkpoint.loop == {"iteration": checkpoint.arrays["x"][0]}
     return int(checkpoint.loop["iteration"])
@@ -70,35 +69,31 @@ def replace_by_a_file(path: Path) -> None:
     path.touch()
 
 
-ARRAYS_DIFFER, COUNTERS_DIFFER = "checksum of arrays.safetensors", "checksum of the counters"
+ARRAYS_DIFFER = "checksum of arrays.safetensors"
 DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "flipped bit": (flip_a_bit, ARRAYS_DIFFER),
     "truncated arrays": (truncate, ARRAYS_DIFFER),
     "missing arrays": (
         lambda path: (path / "arrays.safetensors").rename(path / "elsewhere"),
-        "FileNotFoundError.*/arrays.safetensors",
+        "No such file.*/arrays.safetensors",
     ),
     "no safetensors under a right checksum": (
         lambda path: put_in_place(path, b"\0" * 64),
-        "SafetensorError",
+        "deserializing",
     ),
     "a pickle under a right checksum": (
         lambda path: put_in_place(path, pickle.dumps(Exploit(path.parent / "run"))),
-        "SafetensorError",
+        "deserializing",
     ),
-    "missing state": (
-        lambda path: (path / "state.json").rename(path / "elsewhere"),
-        "FileNotFoundError.*/state.json",
-    ),
+    "missing state": (lambda path: (path / "state.json").unlink(), "No such file.*/state.json"),
     "state cut off": (
         lambda path: (path / "state.json").write_text((path / "state.json").read_text()[:40]),
-        "JSONDecodeError",
+        "line 3 column",
     ),
-    "state of another kind": (lambda path: (path / "state.json").write_text("[1, 2]"), "TypeError"),
-    "state that is no text": (lambda path: (path / "state.json").write_bytes(b"\xff\xfe\0"), "UnicodeDecodeError"),
-    "state without its keys": (lambda path: (path / "state.json").write_text("{}"), "KeyError"),
-    "other counters": (lambda path: change_state(path, loop={}), COUNTERS_DIFFER),
-    "a file in its place": (replace_by_a_file, "NotADirectoryError"),
+    "state of another kind": (lambda path: (path / "state.json").write_text("[1, 2]"), "list indices"),
+    "state that is no text": (lambda path: (path / "state.json").write_bytes(b"\xff\xfe\0"), "utf-8"),
+    "state without its keys": (lambda path: (path / "state.json").write_text("{}"), "schema_version"),
+    "a file in its place": (replace_by_a_file, "Not a directory"),
 }
 
 
@@ -118,8 +113,8 @@ def test_a_run_that_begins_from_a_checkpoint_begins_with_its_own_learning_rate()
 
 
 def test_without_checkpoints_there_is_nothing_to_load(tmp_path: Path) -> None:
-    assert load_newest(tmp_path, pytest.fail) is None
-    assert load_newest(tmp_path / "missing", pytest.fail) is None
+    assert load_newest(tmp_path) is None
+    assert load_newest(tmp_path / "missing") is None
 
 
 def test_the_newest_is_loaded(tmp_path: Path) -> None:
@@ -152,39 +147,16 @@ def test_a_link_to_the_best_that_was_copied_as_a_folder_is_a_link_again(tmp_path
 
 
 @pytest.mark.parametrize(("damage", "reason"), DAMAGES.values(), ids=list(DAMAGES))
-def test_a_damaged_checkpoint_is_named_and_moved_aside_and_the_one_before_is_used(
+def test_a_damaged_checkpoint_is_named_and_left_where_it_is(
     tmp_path: Path, damage: Callable[[Path], object], reason: str
 ) -> None:
-    saved(tmp_path, 1, 2, 3)
-    damaged = tmp_path / "iteration_00000003"
-    damage(damaged)
-    warnings: list[str] = []
-    assert loaded_iteration(tmp_path, warnings.append) == 2
-    assert len(warnings) == 1
-    assert re.search(rf"{re.escape(str(damaged))} is damaged \(.*{reason}", warnings[0])
-    names = ["iteration_00000001", "iteration_00000002", "iteration_00000003.damaged"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == names
-    assert loaded_iteration(tmp_path) == 2
-
-
-def test_damaged_ones_do_not_count_among_those_that_are_kept(tmp_path: Path) -> None:
-    saved(tmp_path, 1, 2, 3)
-    truncate(tmp_path / "iteration_00000003")
-    assert loaded_iteration(tmp_path, lambda _: None) == 2
-    saved(tmp_path, 4, keep=2)
-    whole = sorted(path.name for path in tmp_path.iterdir() if path.suffix == "")
-    assert whole == ["iteration_00000002", "iteration_00000004"]
-
-
-def test_only_damaged_checkpoints_are_an_error_every_time_and_stay_where_they_are(tmp_path: Path) -> None:
     saved(tmp_path, 1, 2)
-    for path in list(tmp_path.iterdir()):
-        truncate(path)
-    before = sorted(tmp_path.iterdir())
-    for warn in (lambda _: None, pytest.fail):
-        with pytest.raises(ConfigError, match=r"no checkpoint in .* is intact \(iteration_00000002: .*; rerun=true"):
-            load_newest(tmp_path, warn)
-        assert sorted(tmp_path.iterdir()) == before
+    damaged = tmp_path / "iteration_00000002"
+    damage(damaged)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ConfigError, match=rf"{damaged} is damaged \(.*{reason}.*\): remove it to use the one before"):
+        load_newest(tmp_path)
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_what_was_being_written_when_the_machine_stopped_is_never_loaded(tmp_path: Path) -> None:
@@ -192,7 +164,7 @@ def test_what_was_being_written_when_the_machine_stopped_is_never_loaded(tmp_pat
     (tmp_path / "iteration_00000002").rename(tmp_path / ".iteration_00000002.tmp")
     assert loaded_iteration(tmp_path) == 1
     shutil.rmtree(tmp_path / "iteration_00000001")
-    assert load_newest(tmp_path, pytest.fail) is None
+    assert load_newest(tmp_path) is None
 
 
 def test_a_checkpoint_may_lie_below_the_root_of_the_file_system() -> None:
@@ -217,5 +189,5 @@ def test_a_checkpoint_of_another_version_is_refused_and_left_where_it_is(tmp_pat
     path = saved(tmp_path, 2) / "iteration_00000002"
     change_state(path, schema_version=99)
     with pytest.raises(ConfigError, match="written by schema version 99, this is 1"):
-        load_newest(tmp_path, pytest.fail)
+        load_newest(tmp_path)
     assert path.exists()

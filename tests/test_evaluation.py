@@ -84,7 +84,7 @@ def test_a_training_is_the_same_with_evaluations_and_without(tmp_path: Path) -> 
     assert with_them.relative_to(tmp_path / "with") == without.relative_to(tmp_path / "without")  # the same run
     assert learnt(with_them) == learnt(without)
     assert GREEDY not in rows(without)[0]
-    arrays = [checkpoint.load_newest(folder / "checkpoints", print) for folder in (with_them, without)]
+    arrays = [checkpoint.load_newest(folder / "checkpoints") for folder in (with_them, without)]
     assert arrays[0]
     assert arrays[1]
     for name, array in arrays[0].arrays.items():

@@ -171,7 +171,7 @@ def test_a_run_resumes_from_its_own_checkpoints_once_it_has_them(
 
 WRONG = {
     "missing": ([], "has no checkpoint: name a run folder or one of its checkpoints/iteration_<k>"),
-    "damaged": ([], "is damaged (the checksum of arrays.safetensors does not match): name another one"),
+    "damaged": ([], "is damaged (the checksum of arrays.safetensors does not match): remove it to"),
     "wider network": (["network=mlp", "network.hidden_sizes=[32]"], "use the network that it was trained with"),
     "a memory": (
         ["network=lstm"],

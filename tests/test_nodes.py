@@ -67,7 +67,7 @@ def test_jax_on_two_machines_trains_as_in_one_process(words: str, tmp_path: Path
         assert process.returncode == 0, process.stderr
     folders = [folder_of(two), trained(tmp_path / "one", *run)]
     assert (folders[0] / "episodes.jsonl").read_text() == (folders[1] / "episodes.jsonl").read_text()
-    ours, theirs = (checkpoint.load_newest(folder / "checkpoints", print) for folder in folders)
+    ours, theirs = (checkpoint.load_newest(folder / "checkpoints") for folder in folders)
     assert ours
     assert theirs
     assert ours.arrays.keys() == theirs.arrays.keys()

@@ -91,17 +91,20 @@ def test_a_signal_while_a_run_starts_is_said(tmp_path: Path) -> None:
     assert_untrained(tmp_path)
 
 
-def test_the_checkpoint_before_a_damaged_one_leads_to_the_same_end(
+def test_a_damaged_checkpoint_is_refused_and_the_one_before_it_leads_to_the_same_end(
     finished: Path, copied: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (copied / "result.json").unlink()
     newest = copied / "checkpoints" / f"iteration_{ITERATIONS:08d}"
     data = (newest / "arrays.safetensors").read_bytes()
     (newest / "arrays.safetensors").write_bytes(data[: len(data) // 2])
+    before = snapshot(copied)
+    assert exit_code(main, [*RUN, f"outputs={copied.parents[2]}"]) == 2
+    assert f"{newest} is damaged" in capfd.readouterr().err
+    assert snapshot(copied) == before
+    shutil.rmtree(newest)
     assert exit_code(main, [*RUN, f"outputs={copied.parents[2]}"]) == 0
-    error = capfd.readouterr().err
-    assert f"{newest} is damaged" in error
-    assert f"resuming {copied} after iteration {ITERATIONS - EVERY} of {ITERATIONS}" in error
+    assert f"resuming {copied} after iteration {ITERATIONS - EVERY} of {ITERATIONS}" in capfd.readouterr().err
     assert learnt(copied) == learnt(finished)
 
 

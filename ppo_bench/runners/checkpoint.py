@@ -1,8 +1,8 @@
 """Checkpoints: `checkpoints/iteration_<k>/` with `arrays.safetensors` and `state.json`, portable and checksummed.
 
 The arrays are a runner's `export`, in the neutral layout that every framework restores. `state.json` has the counters
-of the outer loop and the checksums of both. A checkpoint is written to a temporary folder and renamed, so that it is
-complete or absent. The link `checkpoints/best` points to the checkpoint with the highest return.
+of the outer loop and the checksum of the arrays. A checkpoint is written to a temporary folder and renamed, so that it
+is complete or absent. The link `checkpoints/best` points to the checkpoint with the highest return.
 
 An exported folder (`ppo-bench export`) is a run and its checkpoint in one: `model.safetensors` has the arrays, and
 `config.json` is the run's run.json with the content of `state.json` under the key `checkpoint`.
@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,10 +45,6 @@ class Checkpoint(NamedTuple):
         return Checkpoint(arrays, self.loop | {"iteration": 0, "global_step": 0})
 
 
-class CheckpointError(Exception):
-    """Error: a checkpoint is incomplete or corrupt; the message is the reason."""
-
-
 def save(folder: Path, iteration: int, checkpoint: Checkpoint, best: int | None = None) -> Path:
     """Write a checkpoint under `folder`, and point the link `best` to iteration `best` if given."""
     final = _folder_of(folder, iteration)
@@ -71,7 +65,7 @@ def save(folder: Path, iteration: int, checkpoint: Checkpoint, best: int | None 
 
 
 def exists(folder: Path, iteration: int) -> bool:
-    """Whether `folder` has a checkpoint of an iteration, valid or damaged."""
+    """Whether `folder` has a checkpoint of an iteration."""
     return _folder_of(folder, iteration).is_dir()
 
 
@@ -81,7 +75,6 @@ def _state(iteration: int, checkpoint: Checkpoint, data: bytes) -> dict[str, Any
         "schema_version": SCHEMA_VERSION,
         "iteration": iteration,
         "arrays_sha256": _sha256(data),
-        "loop_sha256": _sha256(_canonical(checkpoint.loop)),
         "loop": checkpoint.loop,
     }
 
@@ -124,34 +117,14 @@ def remove_newer_checkpoints(folder: Path, iteration: int, best: int | None) -> 
         (folder / "best").unlink(missing_ok=True)
 
 
-def load_newest(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
-    """The newest valid checkpoint under `folder`; None if there are no checkpoints.
-
-    Damaged checkpoints that are newer are reported to `warn` and renamed to `<name>.damaged`. Raises `ConfigError`, and
-    renames nothing, if all checkpoints are damaged or the newest undamaged one has another schema version.
-    """
-    found = sorted(folder.glob("iteration_*"))
-    damaged: dict[Path, CheckpointError] = {}
-    for path in _newest_first(folder):
-        try:
-            loaded = load(path)
-        except CheckpointError as error:
-            damaged[path] = error
-            continue
-        for newer, reason in damaged.items():
-            warn(f"checkpoint {newer} is damaged ({reason}); it is set aside for the one before it")
-            aside = newer.with_name(f"{newer.name}.damaged")
-            shutil.rmtree(aside, ignore_errors=True)
-            newer.rename(aside)
-        return loaded
-    if found:
-        reasons = "; ".join(f"{path.name}: {reason}" for path, reason in damaged.items()) or "all were set aside"
-        raise ConfigError(f"no checkpoint in {folder} is intact ({reasons}); rerun=true trains again in a new folder")
-    return None
+def load_newest(folder: Path) -> Checkpoint | None:
+    """The newest checkpoint under `folder`; None if there is none. Raises as `load`."""
+    newest = _newest_first(folder)
+    return load(newest[0]) if newest else None
 
 
 def newest_iteration(folder: Path) -> int | None:
-    """Iteration of the newest checkpoint under `folder`, valid or damaged; None if there is none."""
+    """Iteration of the newest checkpoint under `folder`; None if there is none."""
     newest = next(iter(_newest_first(folder)), None)
     return int(newest.name.removeprefix("iteration_")) if newest else None
 
@@ -162,8 +135,7 @@ def load_iteration(folder: Path, iteration: int) -> Checkpoint:
 
 
 def load(path: Path) -> Checkpoint:
-    """The checkpoint at `path`. Raises `CheckpointError` if it is incomplete or corrupt, and `ConfigError` if it has
-    another schema version."""
+    """The checkpoint at `path`. Raises `ConfigError` if it is damaged or has another schema version."""
     try:
         exported = is_exported(path)
         state = json.loads((path / (CONFIG if exported else "state.json")).read_text())
@@ -175,14 +147,14 @@ def load(path: Path) -> Checkpoint:
                 "wrote it"
             )
         if _sha256(data) != state["arrays_sha256"]:
-            raise CheckpointError(f"the checksum of {arrays_file} does not match")
-        if _sha256(_canonical(state["loop"])) != state["loop_sha256"]:
-            raise CheckpointError("the checksum of the counters in state.json does not match")
+            raise ValueError(f"the checksum of {arrays_file} does not match")
         return Checkpoint(safetensors.numpy.load(data), dict(state["loop"]))
     except ConfigError:
         raise
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise CheckpointError(f"{type(error).__name__}: {error}") from error
+        raise ConfigError(
+            f"checkpoint {path} is damaged ({error}): remove it to use the one before it, or name another one"
+        ) from error
 
 
 def find(path: Path) -> Path:
@@ -200,14 +172,8 @@ def find(path: Path) -> Path:
 
 
 def load_named(path: Path) -> Checkpoint:
-    """The checkpoint that `find` locates for `path`. Raises `ConfigError` if it is damaged; renames nothing."""
-    found = find(path)
-    try:
-        return load(found)
-    except CheckpointError as reason:
-        if not found.exists() and find(path) != found:  # its run, which is training, has pruned it
-            return load_named(path)
-        raise ConfigError(f"checkpoint {found} is damaged ({reason}): name another one") from reason
+    """The checkpoint that `find` locates for `path`. Raises `ConfigError` if there is none, and as `load`."""
+    return load(find(path))
 
 
 def digest(arrays: Arrays) -> str:
@@ -237,11 +203,5 @@ def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _canonical(value: Any) -> bytes:
-    return json.dumps(value, sort_keys=True, allow_nan=False).encode()
-
-
 def _newest_first(folder: Path) -> list[Path]:
-    return sorted(
-        (path for path in folder.glob("iteration_*") if re.fullmatch(r"iteration_\d+", path.name)), reverse=True
-    )
+    return sorted(folder.glob("iteration_????????"), reverse=True)

@@ -112,7 +112,7 @@ def starting_point_of(runs: Sequence[SeedRun], newest: Sequence[checkpoint.Check
     for run, loop, folder in zip(runs, loops, folders, strict=True):
         loop.check_files(run.folder)
         if loop.best_iteration is not None and not checkpoint.exists(folder, loop.best_iteration):
-            loop.best_iteration = loop.best_return = None  # a newer one that was the best since is damaged
+            loop.best_iteration = loop.best_return = None  # a newer one that was the best since was removed
     return StartingPoint(loops, [saved.arrays for saved in checkpoints], resumes=True)
 
 

@@ -127,8 +127,8 @@ def _train_on_ranks(config: Config, runs: Sequence[SeedRun], started_at: float) 
 def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float, on_iteration: Listener | None) -> bool:
     """Train runs together to the end; whether a stop was requested in their last iteration.
 
-    Trains nothing if other processes or damaged checkpoints have meanwhile left other runs to train together. Of the
-    ranks of a training, each calls this, and rank 0 alone uses the runs' folders.
+    Trains nothing if other processes have meanwhile left other runs to train together. Of the ranks of a training, each
+    calls this, and rank 0 alone uses the runs' folders.
     """
     process_group: ProcessGroup | None = None
     if config.trains_several:
@@ -181,7 +181,7 @@ def _find_starting_point(config: Config, runs: Sequence[SeedRun]) -> StartingPoi
     """Where runs begin, whose folders are this process's; None if they are not to be trained together, after all."""
     finished = [run for run in runs if is_complete(run.folder)]  # perhaps since they were chosen
     _report(config, finished)
-    newest = [checkpoint.load_newest(run.folder / "checkpoints", print_status) for run in runs]
+    newest = [checkpoint.load_newest(run.folder / "checkpoints") for run in runs]
     return None if finished or len(next_group(runs)) < len(runs) else starting_point_of(runs, newest)
 
 

@@ -35,7 +35,7 @@ def on_one(framework: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def assert_same(two: Path, one: Path) -> None:
     """Every episode is the same, and parameters, moments and all else that was learnt, up to rounding."""
     assert (two / "episodes.jsonl").read_text() == (one / "episodes.jsonl").read_text()
-    ours, theirs = (checkpoint.load_newest(folder / "checkpoints", print) for folder in (two, one))
+    ours, theirs = (checkpoint.load_newest(folder / "checkpoints") for folder in (two, one))
     assert ours
     assert theirs
     assert ours.loop["iteration"] == theirs.loop["iteration"] == STEPS // 512
