@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from ppo_bench.__main__ import main
-from ppo_bench.commands.evaluate import main as evaluate
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.paths import CONF
 from tests.processes import TRAIN
@@ -87,13 +86,6 @@ def test_without_a_cxx_compiler_torch_compile_is_refused_in_one_line(
 def test_an_exit_by_code_of_the_users_own_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(exits, []) == 1
     assert_one_line(capsys.readouterr().err, "the command raises SystemExit: 0 (tests/test_cli_exits.py, line ")
-
-
-def test_without_a_cxx_compiler_a_policy_acts_on_the_cpu_as_it_needs_none(
-    run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CXX", "/nonexistent/c++")
-    assert exit_code(evaluate, [str(run), "framework=torch_compile", "device=cpu", "episodes=1"]) == 0
 
 
 def test_an_error_that_is_not_the_users_keeps_its_traceback() -> None:

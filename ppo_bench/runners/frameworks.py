@@ -117,7 +117,7 @@ class Torch:
         self.configure_process(tuning=tuning)
         from ppo_bench.runners.torch_policy import policy
 
-        return policy(network, arrays, precision, device, self.num_threads, self.compiler)
+        return policy(network, arrays, precision, device, self.num_threads)
 
     def compiler(self) -> Compiler | None:
         """Transformation of functions before their first call; None leaves them as they are."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,18 +13,10 @@ from ppo_bench.networks.network import NetworkOutputs, NetworkSpec
 from ppo_bench.networks.torch.ops import TorchOps
 from ppo_bench.runners.array_specs import policy_array_specs
 from ppo_bench.runners.base import Policy
-from ppo_bench.runners.torch import Compiler
 from ppo_bench.runners.torch_device import own_settings, pick_device, threads_for
 
 
-def policy(
-    network: NetworkSpec,
-    arrays: Arrays,
-    precision: str,
-    device: str,
-    num_threads: int | None,
-    compiler: Callable[[], Compiler | None] = lambda: None,
-) -> Policy:
+def policy(network: NetworkSpec, arrays: Arrays, precision: str, device: str, num_threads: int | None) -> Policy:
     """See `Torch.policy` in ppo_bench/runners/frameworks.py."""
     arithmetic = PRECISIONS[precision]
     picked = pick_device(device, arithmetic)
@@ -34,10 +24,8 @@ def policy(
     dtype, layers = getattr(torch, arithmetic.parameters), getattr(torch, arithmetic.layers)
     own = load_arrays(policy_array_specs(network, arithmetic), arrays)
     params = {name.removeprefix("params."): torch.tensor(array, device=picked) for name, array in own.items()}
-    if picked.type == "cuda" and compiler():  # as in training
-        forward = _compiled_forward(network, dtype, layers, compiler)
-    else:
-        forward = _forward(network, dtype, layers)
+    ops = TorchOps(dtype, layers)
+    ops.function(network.module)  # here, since a module's parameters are not to be made in inference mode
 
     def on_device(array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array).to(picked)
@@ -51,25 +39,8 @@ def policy(
                     {name: on_device(array) for name, array in carry.items()},
                     on_device(episode_start).to(dtype),
                 )
-            policy_outputs, values, after = forward(params, on_device(obs), *carry_inputs)
+            policy_outputs, values, after = network.step(ops, params, on_device(obs), *carry_inputs)
             on_host = {name: array.cpu().numpy() for name, array in after.items()}
             return NetworkOutputs(tuple(part.cpu().numpy() for part in policy_outputs), values.cpu().numpy(), on_host)
 
     return act
-
-
-def _forward(network: NetworkSpec, dtype: torch.dtype, layers: torch.dtype) -> Callable[..., NetworkOutputs]:
-    """Forward function with the parameters as arguments."""
-    ops = TorchOps(dtype, layers)
-    ops.function(network.module)  # before it is compiled
-    return functools.partial(network.step, ops)
-
-
-@functools.lru_cache(maxsize=8)
-def _compiled_forward(
-    network: NetworkSpec, dtype: torch.dtype, layers: torch.dtype, compiler: Callable[[], Compiler | None]
-) -> Callable[..., NetworkOutputs]:
-    """The compiled forward function, cached: all evaluations of a run share it."""
-    compiled = compiler()
-    assert compiled
-    return compiled(_forward(network, dtype, layers))
