@@ -52,9 +52,6 @@ class Ppo:
         `warmup`."""
         return 0
 
-    def require(self) -> None:
-        """Raise `ConfigError` if an option is out of range."""
-
     def parameters(self, network: NetworkSpec) -> tuple[Parameter, ...]:
         """Trained parameters in addition to those of `network`. Raises `ConfigError` if the algorithm cannot take the
         observations of `network`."""

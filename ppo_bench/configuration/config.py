@@ -82,7 +82,6 @@ class Config:
             self._require_devices()
         self.framework.require()
         self.backend.require()
-        self.algorithm.require()
         for tracker in self.trackers.values():
             tracker.require()
         if every_episodes := self.root.video.every_episodes:

@@ -59,9 +59,6 @@ def _env_axes(specs: Iterable[ArraySpec]) -> dict[str, int]:
 class ProcessGroup(Protocol):
     """Collective operations between the processes that share a training, each with a part of its environments."""
 
-    def all_reduce_sum(self, x: Any) -> Any:
-        """Sum of a framework's array over the processes; bitwise equal in all of them."""
-
     def all_gather(self, x: Any) -> Any:
         """A framework's array from every process, stacked along a new first axis in the order of the processes."""
 

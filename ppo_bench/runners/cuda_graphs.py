@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
 WARM_UP_CALLS = 3  # the first compiles and allocates the libraries' workspaces; PyTorch's documentation uses 3
-
-
-class Capturable(Protocol):
-    """Signature of functions that can be recorded: `fixed` objects stay at their addresses, `inputs` may move."""
-
-    def __call__(self, fixed: Sequence[Any], *inputs: Tensor) -> Any:
-        """The function's result, which is valid until the next call."""
 
 
 class GraphedCallable:
@@ -40,7 +33,7 @@ class GraphedCallable:
         self._outputs: Any = None
 
     def __call__(self, fixed: Sequence[Any], *inputs: Tensor) -> Any:
-        """See `Capturable`."""
+        """The function's result, which is valid until the next call."""
         if self._graph is None or any(a is not b for a, b in zip(fixed, self._fixed, strict=True)):
             self._graph = self._record(tuple(fixed), inputs)
         for static, value in zip(self._inputs, inputs, strict=True):

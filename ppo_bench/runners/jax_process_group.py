@@ -39,11 +39,6 @@ class JaxProcessGroup:
             coordinator_bind_address=rank_info.address,
         )
 
-    def all_reduce_sum(self, x: np.ndarray) -> np.ndarray:
-        """Sum of `x` over the processes."""
-        summed: np.ndarray = self.all_gather(x).sum(0)
-        return summed
-
     def all_gather(self, x: np.ndarray) -> np.ndarray:
         """`x` from every process, stacked along a new first axis in the order of the processes."""
         with jax.enable_x64(True):

@@ -30,7 +30,7 @@ from ppo_bench.networks.torch.ops import TorchOps, parameter_views
 from ppo_bench.runners import torch_functions
 from ppo_bench.runners.array_specs import carry_array_specs, learner_array_specs
 from ppo_bench.runners.base import TrainingSpec
-from ppo_bench.runners.cuda_graphs import Capturable, GraphedCallable
+from ppo_bench.runners.cuda_graphs import GraphedCallable
 from ppo_bench.runners.torch_adam import Adam
 from ppo_bench.runners.torch_device import DEFAULT_THREADS, pick_device, set_precision, set_threads, threads_for
 from ppo_bench.runners.torch_functions import UpdateOutputs
@@ -92,13 +92,13 @@ class TorchLearner:
         # On a CPU the call overhead of a compiled policy exceeds its gain: 43 against 25 microseconds for CartPole.
         act: Callable[..., ActOutputs] = functools.partial(_act, self._update_functions, spec.env.masks_actions)
         act = compiled(act) if on_gpu else act
-        self._noise: Capturable = GraphedCallable(self._action_noise) if replay else self._action_noise
+        self._noise: Callable[..., Any] = GraphedCallable(self._action_noise) if replay else self._action_noise
         # A rollout of environments on the device is recorded as a whole (ppo_bench/runners/torch_envs.py).
         recorded_alone = replay and not (isinstance(spec.env, GraphEnv) and not spec.env.same_step)
-        self._policy: Capturable = GraphedCallable(act) if recorded_alone else act
+        self._policy: Callable[..., Any] = GraphedCallable(act) if recorded_alone else act
         values: Callable[..., Tensor] = functools.partial(_values, self._update_functions)
         values = compiled(values) if on_gpu else values
-        self._values: Capturable = GraphedCallable(values) if recorded_alone else values
+        self._values: Callable[..., Any] = GraphedCallable(values) if recorded_alone else values
         first_row = spec.shard.index * spec.num_envs
         self._steps, self._env_ids, self._lanes, epochs, samples, self._first_row = (
             torch.from_numpy(np.asarray(numbers, np.int32)).to(self.device)
@@ -112,15 +112,15 @@ class TorchLearner:
             )
         )
         gradient = functools.partial(torch_functions.clipped_gradient, self._update_functions, spec.parameters)
-        gradient_step: Capturable = functools.partial(torch_functions.gradient_step, compiled(gradient))
-        targets: Capturable = functools.partial(torch_functions.targets, self._update_functions)
+        gradient_step: Callable[..., Any] = functools.partial(torch_functions.gradient_step, compiled(gradient))
+        targets: Callable[..., Any] = functools.partial(torch_functions.targets, self._update_functions)
         if replay and cuda_graphs != "update":
             gradient_step = GraphedCallable(gradient_step, changed=torch_functions.updated_tensors)
             targets = GraphedCallable(targets)
         update = functools.partial(
             torch_functions.update, self._update_functions, targets, gradient_step, epochs, samples
         )
-        self._update: Capturable = (
+        self._update: Callable[..., Any] = (
             GraphedCallable(update, changed=torch_functions.updated_tensors) if cuda_graphs == "update" else update
         )
 

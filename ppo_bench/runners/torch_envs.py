@@ -19,7 +19,7 @@ from ppo_bench.mathematics.distributions import ActionBounds
 from ppo_bench.mathematics.normalize import AllReduceMoments
 from ppo_bench.runners.array_specs import env_array_specs, normalization_array_specs
 from ppo_bench.runners.base import TrainingSpec
-from ppo_bench.runners.cuda_graphs import Capturable, GraphedCallable
+from ppo_bench.runners.cuda_graphs import GraphedCallable
 from ppo_bench.runners.env_steps import STEP_FLAGS, after_step, observe
 from ppo_bench.runners.episodes import EpisodeTotals, accumulate_episodes, zero_totals
 from ppo_bench.runners.host import EnvRollout, RolloutFunction
@@ -157,7 +157,7 @@ class GraphedRollout:
 
     def __init__(self, rollout: RolloutFunction) -> None:
         self._rollout = rollout
-        self._graph: Capturable = GraphedCallable(
+        self._graph = GraphedCallable(
             self._run_in_place, changed=lambda learner, envs: [*learner.carry.values(), *envs.tensors()]
         )
 

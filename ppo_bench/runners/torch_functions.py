@@ -13,7 +13,6 @@ from ppo_bench.mathematics import ppo
 from ppo_bench.mathematics.arrays import Tree
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.torch.ops import Params, parameter_views
-from ppo_bench.runners.cuda_graphs import Capturable
 from ppo_bench.runners.torch_state import TorchTrainState
 from ppo_bench.runners.update_functions import UpdateFunctions
 
@@ -59,7 +58,7 @@ def _gradient(total: Callable[[Tensor], tuple[Tensor, Tensor]], params: Tensor) 
 
 @torch.no_grad()
 def targets(update_functions: UpdateFunctions, fixed: Any, *inputs: Tensor) -> Any:
-    """`UpdateFunctions.targets` as a `Capturable`: `fixed` are the policy's arrays and the rollout buffer.
+    """`UpdateFunctions.targets` for a `GraphedCallable`: `fixed` are the policy's arrays and the rollout buffer.
 
     `inputs` are the flags, the noise keys (seed, iteration, first row) and the statistics.
     """
@@ -94,8 +93,8 @@ class UpdateOutputs(NamedTuple):
 @torch.no_grad()
 def update(
     update_functions: UpdateFunctions,
-    compute_targets: Capturable,
-    take_gradient_step: Capturable,
+    compute_targets: Callable[..., Any],
+    take_gradient_step: Callable[..., Any],
     epochs: Tensor,
     samples: Tensor,
     fixed: Any,

@@ -129,7 +129,7 @@ def _alone_in_torch(
 ) -> Callable[[], float]:
     import torch
 
-    from ppo_bench.runners.cuda_graphs import Capturable, GraphedCallable
+    from ppo_bench.runners.cuda_graphs import GraphedCallable
     from ppo_bench.runners.frameworks import Torch
     from ppo_bench.runners.torch_device import pick_device
 
@@ -147,7 +147,7 @@ def _alone_in_torch(
             state, given = step(state, row)
         return given.terminated
 
-    function: Capturable = GraphedCallable(rollout) if graphs and not env.same_step else rollout
+    function: Callable[..., Any] = GraphedCallable(rollout) if graphs and not env.same_step else rollout
 
     @torch.inference_mode()
     def play() -> float:

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from ppo_bench.mathematics import ppo
 from ppo_bench.mathematics.arrays import Tree
 from ppo_bench.mathematics.normalize import Moments, pool_moments
-from ppo_bench.mathematics.shards import ProcessGroup
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.ops import PortableModule, ScanStep
 
@@ -36,8 +35,8 @@ class TorchOps:
     xp: Any = torch
     scan_backwards = staticmethod(ppo.scan_backwards)
 
-    def __init__(self, dtype: torch.dtype, layers: torch.dtype, process_group: ProcessGroup | None = None) -> None:
-        """`process_group` joins the processes of the training; None for a process alone."""
+    def __init__(self, dtype: torch.dtype, layers: torch.dtype, process_group: Any = None) -> None:
+        """`process_group`, a `TorchProcessGroup`, joins the processes of the training; None for a process alone."""
         self._dtype, self._layers, self._process_group = dtype, layers, process_group
         self._functions: dict[PortableModule, Callable[..., Any]] = {}
 
