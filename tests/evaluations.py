@@ -11,7 +11,6 @@ from ppo_bench.common.cli import exit_code
 
 CARTPOLE = ["env=cartpole", "backend=gymnasium", "device=cpu", "total_timesteps=2048", "checkpoint.every_iterations=2"]
 SMALL = ["ppo.num_steps=16", "ppo.num_envs=2", "ppo.num_minibatches=1", "ppo.update_epochs=1", "total_timesteps=32"]
-INSIDE = ["framework=jax_xla", "backend=envpool_xla"]
 ON_CPU = "device=cpu"
 
 RUNS = dict[str, Path]

@@ -32,7 +32,6 @@ BREAKOUT = ["env=breakout", "total_timesteps=36864", "checkpoint.every_iteration
 RUNS = [
     *([*CARTPOLE, f"backend={b}", f"framework={f}"] for b in ("gymnasium", "envpool") for f in FRAMEWORKS),
     [*IN_JAX, "backend=device", "framework=jax_xla"],
-    [*CARTPOLE, "backend=envpool_xla", "framework=jax_xla"],
     *([*BREAKOUT, "backend=envpool", f"framework={f}"] for f in FRAMEWORKS),
 ]
 

@@ -73,7 +73,6 @@ def test_every_way_to_step_the_environment_of_a_preset_is_measured_and_no_other(
     assert found == {
         *(("BreakoutNoFrameskip-v4", "gymnasium", name) for name in ("torch_eager", "torch_compile", "jax_xla")),
         *(("Breakout-v5", "envpool", name) for name in ("torch_eager", "torch_compile", "jax_xla")),
-        ("Breakout-v5", "envpool_xla", "jax_xla"),
     }
 
 

@@ -18,13 +18,13 @@ WRONG = {
     # choices
     "env=cartpol": "unknown env/cartpol; did you mean cartpole",
     "framework=tensorflow": "jax_xla torch_compile torch_eager",
-    "backend=gym": "envpool envpool_xla gymnasium",
+    "backend=gym": "envpool gymnasium",
     "network=resnet": "auto combined gru impala_cnn lstm lstm_cnn minatar_cnn mlp nature_cnn",
     "ppo=default": "atari board classic continuous minatar physics procgen",
     "experiment=cleanrl/dqn": "cleanrl/dqn",
     # pairs
     "framework=torch_eager env=minatar_breakout ppo.num_envs=4": "part of a JAX program: use framework=jax_xla",
-    "framework=jax_xla env=pong backend=device": "available with backend=envpool, backend=envpool_xla",
+    "framework=jax_xla env=pong backend=device": "available with backend=envpool",
     # keys
     "--config-dir=nowhere": "nowhere' not found",
     "tests": "'tests'",

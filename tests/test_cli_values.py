@@ -40,7 +40,7 @@ WRONG = {
     # several runs in a program, several devices
     "num_seeds=0": "num_seeds=0: must be at least 1",
     "framework=torch_eager num_seeds=2": "elsewhere use a sweep: -m seed=1,2",
-    "framework=jax_xla backend=envpool_xla num_seeds=2": "num_seeds=2 is for framework=jax_xla backend=device",
+    "framework=jax_xla backend=envpool num_seeds=2": "num_seeds=2 is for framework=jax_xla backend=device",
     f"{GRID} framework=torch_eager backend=gymnasium": "-m ppo.learning_rate=0.001,0.00025 ppo.ent_coef=0.0,0.01",
     f"{GRID} framework=torch_eager": "grid is for framework=jax_xla backend=device",
     f"{IN_JAX} grid={{ppo.num_steps:[64,128]}}": "grid has ppo.num_steps: one program takes several values of",

@@ -204,10 +204,6 @@ def test_leaders_restart_their_environments_when_training_does() -> None:
         ),
         ("frameworks=[torch_eager] variants={tuning:[on]}", "or one in several variants={...}"),
         ("frameworks=[torch_eager,torch_eager]", "at least two"),
-        (
-            "backend=envpool_xla",
-            "backend=envpool_xla: its environments cannot be recorded; use another, such as envpool",
-        ),
         ("num_seeds=2", "num_seeds=2 has no meaning here"),
         ("variant={device:[cpu]}", "unknown key variant; did you mean variants?"),
     ],

@@ -16,7 +16,6 @@ from ppo_bench.commands import evaluate
 from ppo_bench.commands.evaluate import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import RunError
-from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import EnvStep, PolicyInput
 from ppo_bench.mathematics import normalize
 from ppo_bench.mathematics.arrays import Tree
@@ -27,7 +26,7 @@ from ppo_bench.runners.base import Policy
 from ppo_bench.runners.checkpoint import Checkpoint, load, save
 from ppo_bench.runs.play import Agent, play
 from ppo_bench.runs.run_config import load_run
-from tests.evaluations import CARTPOLE, INSIDE, ON_CPU, RUNS, config_with, evaluated, played, snapshot
+from tests.evaluations import CARTPOLE, ON_CPU, RUNS, evaluated, played, snapshot
 from tests.runners import ACTING
 from tests.training import trained
 
@@ -79,13 +78,6 @@ def test_runs_inside_a_program_are_evaluated_by_every_framework(tmp_path: Path) 
         assert played(other) == played(own)
     elsewhere = evaluated(folder, "framework=torch_eager", "backend=gymnasium", "episodes=4")
     assert played(elsewhere) != played(own)
-
-
-def test_a_run_that_stepped_envpool_inside_its_program_is_evaluated_on_envpool(run: Path) -> None:
-    config_with(run, **{key: load_config(INSIDE).resolved[key] for key in ("framework", "backend")})
-    by_default = evaluated(run, "episodes=4")
-    assert (by_default["backend"], by_default["framework"]) == ("envpool", "jax_xla")
-    assert played(evaluated(run, "backend=envpool_xla", "episodes=4")) == played(by_default)
 
 
 def test_the_checkpoint_that_is_named_is_evaluated_and_else_the_newest(runs: RUNS) -> None:

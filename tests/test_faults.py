@@ -40,7 +40,6 @@ POLES = ["env.id=tests.tensor_envs:Poles"]
     ("backend", "framework", "kills", "words"),
     [
         ("envpool", "torch_compile", 1, []),
-        ("envpool_xla", "jax_xla", 1, []),
         ("device", "jax_xla", 1, [*RND, "network=lstm"]),
         ("tensors", "torch_eager", 1, [*POLES, "network=gru", "ppo.norm_obs=true", "ppo.norm_reward=true"]),
         ("gymnasium", "torch_eager", 3, [*RND, "network=gru", "ppo.update_epochs=1"]),  # the third is one of the start

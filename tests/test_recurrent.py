@@ -33,11 +33,9 @@ def test_gradients_are_those_of_differences_where_episodes_begin_anew(cell: str)
     )
 
 
-@pytest.mark.parametrize(
-    "backend", ["gymnasium", "envpool", pytest.param("envpool_xla", marks=pytest.mark.slow), "device"]
-)
+@pytest.mark.parametrize("backend", ["gymnasium", "envpool", "device"])
 def test_components_are_selected_on_every_backend(backend: str, tmp_path: Path) -> None:
-    framework = "jax_xla" if backend in ("envpool_xla", "device") else "torch_eager"
+    framework = "jax_xla" if backend == "device" else "torch_eager"
     words = ["env=cartpole_masked", f"backend={backend}", f"framework={framework}", "ppo.num_envs=4", "device=cpu"]
     words += ["ppo.num_steps=8", "total_timesteps=64", "checkpoint.every_iterations=1", f"outputs={tmp_path}"]
     assert exit_code(main, words) == 0  # with environments that restart in between

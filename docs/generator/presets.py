@@ -119,9 +119,7 @@ def _usage(name: str, settings: Settings) -> str:
     lines = [f"ppo-bench {preset}"]
     if not name.startswith("ppo_trxl"):
         lines += [f"ppo-bench {preset} env={env}" for env in _envs(name) if env != settings["env"]["name"]][:2]
-    if settings["backend"]["name"] == "envpool_xla":
-        lines.append(f"ppo-bench {preset} framework=torch_compile backend=envpool")
-    elif settings["backend"]["name"] != "device":
+    if settings["backend"]["name"] != "device":
         lines += [f"ppo-bench {preset} framework={framework}" for framework in ("torch_compile", "jax_xla")]
     campaigns = _campaigns(name)
     text = "\n".join([*lines, f"ppo-bench sweep {preset} 'seed=range(1,4)'"])

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from ppo_bench.common.paths import CONF
 
-BACKENDS = ("gymnasium", "envpool", "envpool_xla", "device", "pettingzoo")
+BACKENDS = ("gymnasium", "envpool", "device", "pettingzoo")
 GROUPS = {
     "framework": "The framework that executes PPO.",
     "backend": "The library that provides the environments and steps them.",

@@ -90,7 +90,7 @@ class Config:
         if at_once > 1 and not self.backend.in_graph:
             raise ConfigError(
                 f"framework.iterations_per_call={at_once} needs environments that are part of the program: "
-                "use backend=device, backend=envpool_xla, or 1"
+                "use backend=device, or 1"
             )
         for key, every in (
             ("evaluation.every_iterations", self.root.evaluation.every_iterations),

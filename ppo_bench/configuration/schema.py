@@ -30,7 +30,7 @@ from ppo_bench.tuning.switches import Tuning
 CHOICES = (
     *(f"ppo_bench.runners.frameworks.{name}" for name in ("Torch", "TorchCompile", "Jax")),
     *("ppo_bench.envs.gymnasium.GymnasiumBackend", "ppo_bench.envs.envpool.EnvPoolBackend"),
-    *("ppo_bench.envs.envpool_xla.EnvPoolXlaBackend", "ppo_bench.envs.pettingzoo.PettingZooBackend"),
+    "ppo_bench.envs.pettingzoo.PettingZooBackend",
     *("ppo_bench.envs.device.DeviceBackend", "ppo_bench.envs.tensors.TensorsBackend"),
     *(f"ppo_bench.networks.spec.{name}" for name in ("Mlp", "Combined", "RecurrentMlp", "RecurrentCnn")),
     *(f"ppo_bench.networks.spec.{name}" for name in ("NatureCnn", "ImpalaCnn", "MinAtarCnn", "RndCnn")),

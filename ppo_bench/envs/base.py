@@ -156,8 +156,6 @@ class GraphEnv(ABC):
     """N environments that step together inside a JAX program or as PyTorch's tensors, under the contract of a
     `VectorEnv`."""
 
-    is_program_cacheable: ClassVar[bool] = True
-    """Whether a compiled program that steps the environments can be cached for other processes."""
     masks_actions: bool = False
     """Whether the environments say which choices are legal; see `PolicyInput.action_mask`."""
     short_steps: bool = False

@@ -81,7 +81,6 @@ class _SelectedGraphEnv(GraphEnv):
         self.num_envs, self.action_space, self.masks_actions = env.num_envs, env.action_space, env.masks_actions
         self.observation_space = space
         self.short_steps, self.same_step, self.portable = env.short_steps, env.same_step, env.portable
-        self.is_program_cacheable = env.is_program_cacheable  # type: ignore[misc]  # a class variable elsewhere
 
     def __getattr__(self, name: str) -> Any:
         """Optional attributes of the environments, such as `time_limit`."""

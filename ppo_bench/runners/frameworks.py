@@ -206,7 +206,7 @@ class Jax:
 
     def runner(self, spec: TrainingSpec) -> Runner[Any]:
         """The runner for `spec`: if its environment is a `GraphEnv`, whole iterations are one program."""
-        self._enable_compilation_cache(spec)
+        self._enable_compilation_cache()
         from ppo_bench.runners.jax import JaxLearner
         from ppo_bench.runners.program_runner import ProgramRunner
 
@@ -225,18 +225,17 @@ class Jax:
 
         `grid_values` has the hyperparameters (`VMAPPABLE_HYPERPARAMETERS`) in which its runs differ, of each run.
         """
-        self._enable_compilation_cache(spec)
+        self._enable_compilation_cache()
         from ppo_bench.runners.jax_seeds import JaxSeedsRunner
 
         assert isinstance(spec.env, GraphEnv)
         return JaxSeedsRunner(spec, spec.env, self.iterations_per_call, grid_values)
 
-    def _enable_compilation_cache(self, spec: TrainingSpec) -> None:
-        """Enable JAX's on-disk cache of compiled programs if it is configured and the programs are reusable."""
+    def _enable_compilation_cache(self) -> None:
+        """Enable JAX's on-disk cache of compiled programs if it is configured."""
         import jax
 
-        lasting = not isinstance(spec.env, GraphEnv) or spec.env.is_program_cacheable
-        if lasting and (folder := _cache_folder(self.compile_cache, "jax")):
+        if folder := _cache_folder(self.compile_cache, "jax"):
             jax.config.update("jax_compilation_cache_dir", folder)
             jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 

@@ -6,17 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import SCHEMA_VERSION, read_json
-from ppo_bench.configuration.compose import compose_root
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import recorded_config
 from ppo_bench.runners.checkpoint import CONFIG, is_exported
-
-EVALUATION_BACKENDS = {"envpool_xla": "envpool"}
-"""Backends for stepping environments outside of a training program, by the run's backend."""
 
 
 def read_run(run_folder: Path) -> dict[str, Any]:
@@ -38,10 +32,6 @@ def load_run(run_folder: Path, changes: Mapping[str, Any]) -> Config:
     """The configuration of a run with `changes` by key, of which None values are ignored. Raises `ConfigError`."""
     run = read_run(run_folder)
     made = {key: value for key, value in changes.items() if value is not None}
-    own = run["config"]["backend"]["name"]
-    if "backend" not in made and own in EVALUATION_BACKENDS:
-        composed = compose_root("evaluate", [f"backend={EVALUATION_BACKENDS[own]}"])
-        made["backend"] = OmegaConf.to_container(composed.backend)
     config = recorded_config(run["config"], made)
     config.framework.require()
     config.backend.require()

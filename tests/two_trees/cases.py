@@ -61,7 +61,6 @@ IN_PROGRAM: dict[str, tuple[str, int, int]] = {
     "normalisation, actions of floats": ("env=pendulum backend=jax", 4, 128),
     "time limits": ("env=proof_of_memory backend=jax", 4, 32),
     "two devices": ("env=cartpole backend=jax " + NORMALISED + TWO_DEVICES, 4, 32),
-    "envpool_xla": ("env=hopper backend=envpool_xla", 2, 128),
 }
 """The same for environments in a JAX program."""
 

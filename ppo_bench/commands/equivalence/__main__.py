@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
         )
     with chdir("."):  # an environment may change the current folder
         with closing(make_env(config.backend, config.task)) as env:  # raises with one line if it is not available
-            if isinstance(env, GraphEnv) and (env.same_step or not env.is_program_cacheable):
+            if isinstance(env, GraphEnv) and env.same_step:
                 raise ConfigError(
                     f"backend={config.backend.name}: its environments cannot be recorded; use another, such as envpool"
                 )
