@@ -17,6 +17,7 @@ import numpy as np
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.values import AT_LEAST_1, added_field, within
+from ppo_bench.mathematics.arrays import Array
 from ppo_bench.tuning.switches import ON, Tuning
 
 if TYPE_CHECKING:
@@ -163,6 +164,8 @@ class GraphEnv(ABC):
     same_step: bool = False
     """Whether a step that ends an episode returns the first observation of the next one (gymnasium's `SAME_STEP`).
     There are no reset steps then."""
+    components: tuple[int, ...] | None = None
+    """Indices of the components to which `reset` and steps reduce observations, empty for all; None if they cannot."""
     portable: bool = False
     """Whether `reset` takes each of `jax.numpy`, `torch` and `numpy`."""
     num_envs: int
@@ -179,6 +182,11 @@ class GraphEnv(ABC):
     @abstractmethod
     def close(self) -> None:
         """Release all resources."""
+
+
+def columns(xp: Any, obs: Array, components: tuple[int, ...]) -> Array:
+    """The `components` of `obs [N, D]`; `obs` itself if there are none."""
+    return xp.stack([obs[:, component] for component in components], -1) if components else obs
 
 
 @dataclass

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError, RunError, as_config_error, as_run_error, require
-from ppo_bench.envs.base import EnvStep, GraphEnv, PolicyInput, ResetResult, Task
+from ppo_bench.envs.base import EnvStep, GraphEnv, PolicyInput, ResetResult, Task, columns
 from ppo_bench.envs.spaces import require_supported_spaces
 from ppo_bench.envs.turns import require_players
 
@@ -66,6 +66,7 @@ class TensorEnv(GraphEnv):
     one.
     """
 
+    components: tuple[int, ...] = ()
     same_step: bool = True
 
     def __init__(self, env: Any, env_id: str) -> None:
@@ -79,8 +80,7 @@ class TensorEnv(GraphEnv):
             raise ConfigError("backend=tensors is stepped by PyTorch: use framework=torch_eager or torch_compile")
         self._device = device
         obs, _ = self._call("reset", 2, seed=int(seeds[0]))
-        self._require_shape("observations", obs, self.observation_space.shape)
-        return ResetResult(self._step, (), PolicyInput(obs))
+        return ResetResult(self._step, (), PolicyInput(self._selected("observations", obs)))
 
     def _call(self, method: str, length: int, *args: Any, **kwargs: Any) -> Any:
         """The `length` results of a method, whose tensors can be modified in any mode of PyTorch."""
@@ -101,14 +101,21 @@ class TensorEnv(GraphEnv):
         import torch
 
         obs, reward, terminated, truncated, info = self._call("step", 5, actions)
-        self._require_shape("observations", obs, self.observation_space.shape)
+        obs = self._selected("observations", obs)
         for name, array in (("reward", reward), ("terminated", terminated), ("truncated", truncated)):
             self._require_shape(name, array, ())
         final = _final_observations(info or {})
         if final is not None:
-            self._require_shape("final observations", final, self.observation_space.shape)
+            final = self._selected("final observations", final)
         reward, terminated, truncated = reward.to(torch.float32), terminated.bool(), truncated.bool()
         return state, EnvStep(obs, reward, terminated, truncated, terminated | truncated, reward, final_obs=final)
+
+    def _selected(self, name: str, obs: Any) -> Any:
+        """The components of `obs` that the agent sees. Raises `RunError` as `_require_shape`."""
+        import torch
+
+        self._require_shape(name, obs, self._env.single_observation_space.shape)
+        return columns(torch, obs, self.components)
 
     def _require_shape(self, name: str, array: Any, shape: tuple[int, ...]) -> None:
         """Raise `RunError` unless `array` is a tensor `[N, *shape]` on the device of learning."""

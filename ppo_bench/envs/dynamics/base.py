@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 from gymnasium import spaces
 
-from ppo_bench.envs.base import EnvStep
+from ppo_bench.envs.base import EnvStep, columns
 from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import Array
 
@@ -103,12 +103,12 @@ class EnvState(NamedTuple):
 class Autoreset:
     """Steps of `dynamics` with the contract of ppo_bench/envs/base.py, as pure functions of arrays of `xp`."""
 
-    def __init__(self, xp: Any, dynamics: Dynamics) -> None:
+    def __init__(self, xp: Any, dynamics: Dynamics, components: tuple[int, ...] = ()) -> None:
         """A JAX program draws the first states of the next episodes in every step, or, if resets are costly, those of
         the environments that are reset. PyTorch and NumPy draw them only in steps that reset an environment, or ahead
-        by `draw_reset_words`.
+        by `draw_reset_words`. Observations are reduced to their `components`.
         """
-        self.dynamics, self._xp, self._in_jax = dynamics, xp, xp.__name__ == "jax.numpy"
+        self.dynamics, self._components, self._xp, self._in_jax = dynamics, components, xp, xp.__name__ == "jax.numpy"
         self._costly_resets = self._in_jax and getattr(dynamics, "costly_resets", False)
         self._map: Callable[..., State] = map_fields
         if self._in_jax:
@@ -120,7 +120,7 @@ class Autoreset:
         """Environments with the `seeds [N]` int32 before their first step, and their observations `[N, ...]`."""
         zeros, done = self._xp.zeros_like(seeds), self._xp.zeros_like(seeds, dtype=self._xp.bool)
         dynamics = self.dynamics.reset(self._reset_words(seeds, zeros))
-        return EnvState(dynamics, seeds, zeros, zeros, done), self.dynamics.observe(dynamics)
+        return EnvState(dynamics, seeds, zeros, zeros, done), self._observe(dynamics)
 
     def draw_reset_words(self, state: EnvState, num_steps: int) -> EnvState:
         """The same state with the words of all resets that `num_steps` steps can have.
@@ -155,9 +155,12 @@ class Autoreset:
         reward = xp.asarray(_where_rows(xp, reset, xp.zeros_like(reward), reward), dtype=xp.float32)
         terminated, truncated = terminated & ~reset, steps >= self.dynamics.time_limit
         over = terminated | truncated
-        observed: Any = self.dynamics.observe(dynamics)
+        observed: Any = self._observe(dynamics)
         step = EnvStep(observed, reward, terminated, truncated, over, reward)
         return EnvState(dynamics, state.seeds, episodes, steps, over, reset_words), step
+
+    def _observe(self, state: State) -> Array:
+        return columns(self._xp, self.dynamics.observe(state), self._components)
 
     def _reset_words(self, seeds: Array, episodes: Array) -> Array:
         """Words `[N, num_words]` of the reset before the `episodes`-th episode of each environment."""

@@ -18,6 +18,8 @@ from ppo_bench.mathematics.arrays import Array
 class DynamicsEnv(GraphEnv):
     """N environments of one `Dynamics`. JAX is imported only where they become part of a JAX program."""
 
+    components: tuple[int, ...] = ()
+
     def __init__(self, dynamics: Dynamics, num_envs: int) -> None:
         self.num_envs = num_envs
         self.observation_space = dynamics.observation_space
@@ -39,7 +41,7 @@ class DynamicsEnv(GraphEnv):
         place = functools.partial(xp.asarray, device=device)
         autoreset = self._over.get(xp)
         if autoreset is None:
-            autoreset = self._over[xp] = Autoreset(xp, self._dynamics.with_xp(xp, place))
+            autoreset = self._over[xp] = Autoreset(xp, self._dynamics.with_xp(xp, place), self.components)
         state, obs = autoreset.init(place(np.asarray(seeds, np.int32)))
         fields = state.dynamics if hasattr(state.dynamics, "_fields") else [None]
         if not all(hasattr(field, "shape") for field in fields):
@@ -61,7 +63,7 @@ class DynamicsEnv(GraphEnv):
         import jax.numpy as jnp
 
         own = self._dynamics
-        return Autoreset(jnp, own.with_xp(jnp) if isinstance(own, PortableDynamics) else own)
+        return Autoreset(jnp, own.with_xp(jnp) if isinstance(own, PortableDynamics) else own, self.components)
 
     @functools.cached_property
     def _start(self) -> Callable[[Array], tuple[EnvState, Array]]:
