@@ -69,7 +69,7 @@ def made(env_id: str, num_envs: int = 2, **kwargs: Any) -> DynamicsEnv:
 @pytest.mark.parametrize("env_id", [PENDULUM, pytest.param(BREAKOUT, marks=pytest.mark.slow), LAKE])
 def test_an_environment_is_stepped_as_it_steps_itself(env_id: str) -> None:
     env, seeds = made(env_id), [5, 6]
-    result = env.reset(jnp, seeds)
+    stands, policy_input = env.reset(jnp, seeds)
     module, _, name = env_id.partition(":")
     own = getattr(__import__(module, fromlist=[name]), name)()
     words = noise.reset_words(jnp, jnp.array(seeds, jnp.int32), jnp.zeros(2, jnp.int32), 2)
@@ -77,11 +77,11 @@ def test_an_environment_is_stepped_as_it_steps_itself(env_id: str) -> None:
     shown, state = own.reset_env(keys[1], own.default_params)
     choices = own.observation_space(own.default_params)
     one_hot = (lambda obs: np.eye(choices.n)[obs]) if hasattr(choices, "n") else np.asarray
-    assert_array_equal(np.asarray(result.policy_input.obs)[1], one_hot(shown))
-    rng, stands = np.random.default_rng(1), result.state
+    assert_array_equal(np.asarray(policy_input.obs)[1], one_hot(shown))
+    rng = np.random.default_rng(1)
     for t in range(1, 30):
         action: Any = rng.integers(env.action_space.n) if hasattr(env.action_space, "n") else rng.uniform(-2, 2, 1)
-        stands, step = result.step(stands, jnp.array([action, action]))
+        stands, step = env.step(stands, jnp.array([action, action]))
         key = jax.random.fold_in(keys[1], t)
         with jax.enable_x64(False):
             shown, state, reward, terminated, _ = own.step_env(key, state, jnp.asarray(action), own.default_params)
@@ -99,10 +99,10 @@ def test_it_keeps_the_contract() -> None:
 
 
 def test_a_time_limit_is_no_end_of_the_game_in_the_older_interface_either() -> None:
-    result = made("tests.test_gymnax:Counting").reset(jnp, [1, 2])
-    state, flags = result.state, []
+    env, flags = made("tests.test_gymnax:Counting"), []
+    state, _ = env.reset(jnp, [1, 2])
     for t in range(1, 8):
-        state, step = result.step(state, jnp.array([0, int(t == 3)]))
+        state, step = env.step(state, jnp.array([0, int(t == 3)]))
         flags.append((step.terminated.tolist(), step.truncated.tolist()))
     assert flags[2] == ([False, True], [False, False])
     assert flags[6][0][0] is False
@@ -112,10 +112,9 @@ def test_a_time_limit_is_no_end_of_the_game_in_the_older_interface_either() -> N
 
 def test_parameters_are_those_that_are_given() -> None:
     env = made("tests.test_gymnax:Counting", max_steps_in_episode=3)
-    result, truncated = env.reset(jnp, [1, 2]), []
-    state = result.state
+    (state, _), truncated = env.reset(jnp, [1, 2]), []
     for _ in range(3):
-        state, step = result.step(state, jnp.array([0, 0]))
+        state, step = env.step(state, jnp.array([0, 0]))
         truncated.append(step.truncated.tolist())
     assert truncated == [[False, False], [False, False], [True, True]]
     with pytest.raises(ConfigError, match=r"raises TypeError: .* argument 'theta'"):
@@ -130,9 +129,9 @@ def test_craftax_fits_the_interface() -> None:
     env = made(CRAFTAX, 2)
 
     def played(seeds: jax.Array) -> Any:
-        result = env.reset(jnp, seeds)  # type: ignore[arg-type]
-        _, step = env.step(result.state, jnp.zeros(2, jnp.int32))
-        return result.policy_input.obs, step.obs, step.reward
+        state, policy_input = env.reset(jnp, seeds)  # type: ignore[arg-type]
+        _, step = env.step(state, jnp.zeros(2, jnp.int32))
+        return policy_input.obs, step.obs, step.reward
 
     first, obs, reward = jax.eval_shape(played, jnp.arange(2, dtype=jnp.int32))
     assert first.shape == obs.shape == (2, *(env.observation_space.shape or ()))

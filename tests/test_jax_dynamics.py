@@ -92,16 +92,16 @@ def episodes_in_gymnasium(env_id: str, good: bool) -> list[Episode]:
 
 def follow(env: DynamicsEnv, episodes: list[Episode]) -> list[Episode]:
     """The same actions from the same first states: one compiled program, all episodes side by side."""
-    result = env.reset(jnp, range(len(episodes)))
+    state, _ = env.reset(jnp, range(len(episodes)))
     with jax.enable_x64(True):
         positions = [jnp.asarray(column) for column in np.stack([episode.first for episode in episodes], axis=1)]
-        dynamics = type(result.state.dynamics)(*positions, *result.state.dynamics[len(positions) :])
-        state = result.state._replace(dynamics=dynamics)
+        dynamics = type(state.dynamics)(*positions, *state.dynamics[len(positions) :])
+        state = state._replace(dynamics=dynamics)
     longest = max(len(episode.actions) for episode in episodes)
     actions = np.stack([np.resize(episode.actions, (longest, *episode.actions.shape[1:])) for episode in episodes], 1)
     if isinstance(env.action_space, spaces.Discrete):
         actions = actions.astype(np.int32)
-    _, steps = jax.jit(lambda s, a: jax.lax.scan(result.step, s, a))(state, actions)
+    _, steps = jax.jit(lambda s, a: jax.lax.scan(env.step, s, a))(state, actions)
     obs, reward, flags = (np.asarray(x) for x in (steps.obs, steps.reward, jnp.stack([steps[2], steps[3]], -1)))
     lengths = [len(episode.actions) for episode in episodes]
     return [
@@ -147,8 +147,8 @@ def test_first_states_are_uniform_within_gymnasiums_limits(env_id: str) -> None:
     for seed, row in enumerate(theirs):
         env.reset(seed=seed)
         row[:] = env.state  # type: ignore[attr-defined]
-    result = DeviceBackend("device").make(Task("any", env_id, 4000)).reset(jnp, noise.env_seeds(1, 0, 4000))
-    ours = np.stack([np.asarray(x) for x in result.state.dynamics[: len(low)]], 1)
+    state, _ = DeviceBackend("device").make(Task("any", env_id, 4000)).reset(jnp, noise.env_seeds(1, 0, 4000))
+    ours = np.stack([np.asarray(x) for x in state.dynamics[: len(low)]], 1)
     for values, spread in ((theirs, 0.15), (ours, 0.05)):  # the limits above are gymnasium's, and ours
         assert ((low - 1e-7 <= values) & (values <= high + 1e-7)).all()
         np.testing.assert_allclose(values.mean(0), (low + high) / 2, atol=spread * (high - low).max())

@@ -26,11 +26,11 @@ from ppo_bench.envs.host import JaxVectorEnv
 
 def test_a_fall_in_the_last_step_is_both_as_in_gymnasium() -> None:
     env = DynamicsEnv(CartPole(), 1)
-    result = env.reset(jnp, [0])
+    state, _ = env.reset(jnp, [0])
     with jax.enable_x64(True):
         fallen = CartPoleState(*(jnp.full(1, x, jnp.float64) for x in (2.39, 9.0, 0.0, 0.0)))
-        state = result.state._replace(dynamics=fallen, steps=jnp.full(1, 499, jnp.int32))
-    _, step = result.step(state, np.zeros(1, np.int32))
+        state = state._replace(dynamics=fallen, steps=jnp.full(1, 499, jnp.int32))
+    _, step = env.step(state, np.zeros(1, np.int32))
     assert (bool(step.terminated[0]), bool(step.truncated[0])) == (True, True)
 
 
@@ -145,7 +145,7 @@ def test_resets_that_are_costly_are_those_of_all_environments_at_once(num_envs: 
 
     def played(dynamics: Counter) -> Any:
         env = DynamicsEnv(dynamics, num_envs)
-        states = [env.reset(jnp, [seed + k for k in range(num_envs)]).state for seed in (1, 100)]
+        states = [env.reset(jnp, [seed + k for k in range(num_envs)])[0] for seed in (1, 100)]
         stacked = jax.tree.map(lambda *arrays: jnp.stack(arrays), *states)
         play = jax.vmap(lambda state: jax.lax.scan(env.step, state, actions))
         with jax.enable_x64(True):

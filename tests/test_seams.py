@@ -17,7 +17,7 @@ from ppo_bench.commands.evaluate import main as evaluate
 from ppo_bench.commands.query import main as query
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
-from ppo_bench.envs.base import ResetResult
+from ppo_bench.envs.base import PolicyInput
 from ppo_bench.envs.dynamics.cartpole import CartPole
 from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.envs.host import JaxVectorEnv
@@ -59,11 +59,9 @@ class Ruled(DynamicsEnv):
 
     masks_actions = True
 
-    def reset(self, xp: Any, seeds: Sequence[int], device: Any = None) -> ResetResult:
-        result = super().reset(xp, seeds)
-        return ResetResult(
-            self.step, result.state, result.policy_input._replace(action_mask=self._action_mask(result.state))
-        )
+    def reset(self, xp: Any, seeds: Sequence[int], device: Any = None) -> tuple[Any, PolicyInput]:
+        state, policy_input = super().reset(xp, seeds)
+        return state, policy_input._replace(action_mask=self._action_mask(state))
 
     def step(self, state: Any, actions: Any) -> Any:
         state, step = super().step(state, actions)

@@ -160,9 +160,9 @@ def test_the_observed_components_are_those_of_final_observations_too() -> None:
     finals = []
     both: list[Any] = [env, TensorEnv(Poles(8, limit_steps=3), "poles")]
     for each in both:
-        result = each.reset(torch, range(8))
+        state, _ = each.reset(torch, range(8))
         for _ in range(3):
-            _, step = result.step(result.state, torch.zeros(8, dtype=torch.int64))
+            _, step = each.step(state, torch.zeros(8, dtype=torch.int64))
         assert step.truncated.all()
         finals.append(step.final_obs)
     assert torch.equal(finals[0], finals[1][:, [0, 2]])

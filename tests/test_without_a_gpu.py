@@ -161,7 +161,7 @@ def lower_program(words: list[str], platforms: Any = PLATFORMS) -> str:
     runner = ProgramRunner(config.training_spec(env), env, 1)
     functions: JaxFunctions = runner.functions
     state = runner.init(1)
-    whole = functools.partial(program.iterate, functions, state.env_step)
+    whole = functools.partial(program.iterate, functions, env.step)
     hyperparameters = {"learning_rate": np.array(1e-3, functions.dtype)}
     arguments: Any = (state.train_state, state.envs, np.int32(1), hyperparameters, np.int32(1))
     text = lowered(whole, *arguments, platforms=platforms)

@@ -134,23 +134,7 @@ class VectorEnv(Protocol):
 
 
 StepFunction = Callable[[Any, Any], tuple[Any, EnvStep]]
-"""See `ResetResult.step`."""
-
-
-class ResetResult(NamedTuple):
-    """The result of resetting a `GraphEnv`."""
-
-    step: StepFunction
-    """Step function `(state, actions [N] or [N, A]) -> (state, EnvStep)` of arrays, to be traced into a program. If it
-    equals the `step` of an earlier result, programs compiled from the earlier one may be used again; otherwise they
-    must not."""
-    state: Any
-    """State of the environments: a pytree of arrays."""
-    policy_input: PolicyInput
-    """First observations and the other inputs of the policy."""
-    draw_reset_words: Callable[[Any, int], Any] = lambda state, num_steps: state
-    """Function `(state, num_steps) -> state` that draws the random words of all resets in the next steps. After it, a
-    step of PyTorch does not branch on values, so that it can be compiled or recorded."""
+"""See `GraphEnv.step`."""
 
 
 class GraphEnv(ABC):
@@ -173,11 +157,22 @@ class GraphEnv(ABC):
     action_space: Any
 
     @abstractmethod
-    def reset(self, xp: Any, seeds: Sequence[int], device: Any = None) -> ResetResult:
+    def reset(self, xp: Any, seeds: Sequence[int], device: Any = None) -> tuple[Any, PolicyInput]:
         """Restart all environments, with one seed each, as arrays of `xp`; those of `torch` are on `device`.
 
-        Raises `ConfigError` if `xp` does not step them.
+        Returns their state, a pytree of arrays, and the policy's first inputs. Raises `ConfigError` if `xp` does not
+        step them.
         """
+
+    @abstractmethod
+    def step(self, state: Any, actions: Any) -> tuple[Any, EnvStep]:
+        """The state and result after `actions`, `[N]` or `[N, A]`, as arrays of the `xp` of the last `reset`. It can be
+        traced into a program."""
+
+    def draw_reset_words(self, state: Any, num_steps: int) -> Any:
+        """`state` with the random words of all resets in the next steps, where they are drawn ahead. After it, a step
+        of PyTorch does not branch on values, so that it can be compiled or recorded."""
+        return state
 
     @abstractmethod
     def close(self) -> None:

@@ -60,13 +60,12 @@ class NumpyVectorEnv:
 
     def reset(self, seeds: Sequence[int]) -> PolicyInput:
         """See `VectorEnv.reset`."""
-        result = self._env.reset(np, seeds)
-        self._step, self._state = result.step, result.state
-        return result.policy_input
+        self._state, policy_input = self._env.reset(np, seeds)
+        return policy_input
 
     def step(self, actions: np.ndarray) -> EnvStep:
         """See `VectorEnv.step`."""
-        self._state, step = self._step(self._state, actions)
+        self._state, step = self._env.step(self._state, actions)
         return step.map(np.copy)  # some of its arrays are those of the state
 
     def close(self) -> None:
@@ -83,15 +82,15 @@ class TensorVectorEnv(NumpyVectorEnv):
         """See `VectorEnv.reset`; the environments share the first seed."""
         import torch
 
-        result = self._env.reset(torch, seeds)
-        self._step, self._state, self._device = result.step, result.state, result.policy_input.obs.device
-        return result.policy_input.map(_numpy)
+        self._state, policy_input = self._env.reset(torch, seeds)
+        self._device = policy_input.obs.device
+        return policy_input.map(_numpy)
 
     def step(self, actions: np.ndarray) -> EnvStep:
         """See `VectorEnv.step`."""
         import torch
 
-        self._state, step = self._step(self._state, torch.from_numpy(np.array(actions)).to(self._device))
+        self._state, step = self._env.step(self._state, torch.from_numpy(np.array(actions)).to(self._device))
         return step.map(_numpy)
 
 
@@ -110,18 +109,15 @@ class JaxVectorEnv(NumpyVectorEnv):
         self._device = None  # JAX's default device, if its configuration excludes the CPU
         with contextlib.suppress(RuntimeError):
             self._device = jax.devices("cpu")[0]  # also if there is a GPU: a few environments are faster on the CPU
-        self._compiled: Any = None
+        self._compiled: Any = jax.jit(env.step)
 
     def reset(self, seeds: Sequence[int]) -> PolicyInput:
         """See `VectorEnv.reset`."""
         import jax
 
         with jax.default_device(self._device):
-            result = self._env.reset(jax.numpy, seeds)
-        if self._compiled is None or self._step != result.step:
-            self._compiled = jax.jit(result.step)
-        self._step, self._state = result.step, result.state
-        return result.policy_input.map(np.array)
+            self._state, policy_input = self._env.reset(jax.numpy, seeds)
+        return policy_input.map(np.array)
 
     def step(self, actions: np.ndarray) -> EnvStep:
         """See `VectorEnv.step`."""

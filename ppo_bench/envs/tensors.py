@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError, RunError, as_config_error, as_run_error, require
-from ppo_bench.envs.base import EnvStep, GraphEnv, PolicyInput, ResetResult, Task, columns
+from ppo_bench.envs.base import EnvStep, GraphEnv, PolicyInput, Task, columns
 from ppo_bench.envs.spaces import require_supported_spaces
 from ppo_bench.envs.turns import require_players
 
@@ -74,13 +74,13 @@ class TensorEnv(GraphEnv):
         self.num_envs, self.action_space = env.num_envs, env.single_action_space
         self.observation_space = env.single_observation_space
 
-    def reset(self, xp: Any, seeds: Sequence[int], device: Any = None) -> ResetResult:
+    def reset(self, xp: Any, seeds: Sequence[int], device: Any = None) -> tuple[Any, PolicyInput]:
         """See `GraphEnv.reset`. The environments share one seed. `device` is checked; None allows any."""
         if xp.__name__ != "torch":
             raise ConfigError("backend=tensors is stepped by PyTorch: use framework=torch_eager or torch_compile")
         self._device = device
         obs, _ = self._call("reset", 2, seed=int(seeds[0]))
-        return ResetResult(self._step, (), PolicyInput(self._selected("observations", obs)))
+        return (), PolicyInput(self._selected("observations", obs))
 
     def _call(self, method: str, length: int, *args: Any, **kwargs: Any) -> Any:
         """The `length` results of a method, whose tensors can be modified in any mode of PyTorch."""
@@ -96,8 +96,8 @@ class TensorEnv(GraphEnv):
             raise RunError(f"env.id={self._id}: {method} returns something other than ({names})")
         return results
 
-    def _step(self, state: Any, actions: Any) -> tuple[Any, EnvStep]:
-        """The result of a step, whose `obs` follow a reset where an episode has ended; see `ResetResult.step`."""
+    def step(self, state: Any, actions: Any) -> tuple[Any, EnvStep]:
+        """The result of a step, whose `obs` follow a reset where an episode has ended; see `GraphEnv.step`."""
         import torch
 
         obs, reward, terminated, truncated, info = self._call("step", 5, actions)

@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
-from ppo_bench.envs.base import GraphEnv, PolicyInput, StepFunction
+from ppo_bench.envs.base import GraphEnv, PolicyInput
 from ppo_bench.mathematics.arrays import Arrays, Tree, add_prefix, select_prefix
 from ppo_bench.runners.base import IterationReports, TrainingSpec
 from ppo_bench.runners.episodes import zero_totals
@@ -45,7 +45,7 @@ class JaxSeedsRunner:
         self._devices = jax.devices("cpu") if self._device.platform == "cpu" else [self._device]
         self.execution = {**self._runner.execution, "devices": len(self._devices)}
         self._initial_envs = jax.jit(self._stack_initial_envs)
-        self._compiled: dict[tuple[Any, int], Callable[..., Any]] = {}
+        self._compiled: dict[int, Callable[..., Any]] = {}
 
     def iterate(self, state: ProgramState) -> tuple[ProgramState, IterationReports]:
         """See `Runner.iterate`."""
@@ -73,7 +73,7 @@ class JaxSeedsRunner:
 
     def _vmapped_program(self, one: Callable[..., Any], num_seeds: int) -> Callable[..., Any]:
         """Compiled iteration of all runs, made from the iteration `one` of a single run; cached."""
-        if (one, num_seeds) not in self._compiled:
+        if num_seeds not in self._compiled:
             sharding = self._sharding(num_seeds)
 
             def iterate_shard(
@@ -95,8 +95,8 @@ class JaxSeedsRunner:
                 out_specs=seeds,
                 check_vma=False,  # seeds are independent of each other
             )
-            self._compiled[one, num_seeds] = jax.jit(program, donate_argnums=(0, 1))
-        return self._compiled[one, num_seeds]
+            self._compiled[num_seeds] = jax.jit(program, donate_argnums=(0, 1))
+        return self._compiled[num_seeds]
 
     def _sharding(self, num_seeds: int) -> NamedSharding:
         """Sharding of the seeds: equal parts, one on each device."""
@@ -142,21 +142,21 @@ class JaxSeedsRunner:
         stacked = {name: np.stack([run[name] for run in padded]) for name in arrays_by_run[0]}
         sharding = self._sharding(len(seeds))
         with jax.enable_x64(True):  # arrays of the environments include 64-bit types
-            envs, env_step = self._reset_envs(self._pad(seeds), iteration, select_prefix("normalize", stacked))
+            envs = self._reset_envs(self._pad(seeds), iteration, select_prefix("normalize", stacked))
             train_state, envs = jax.device_put((self._runner.functions.load(stacked), envs), sharding)
         totals = zero_totals(len(seeds) * self._runner.spec.num_envs)
-        return ProgramState(seeds, iteration, train_state, envs, totals, env_step)
+        return ProgramState(seeds, iteration, train_state, envs, totals)
 
-    def _reset_envs(self, seeds: Sequence[int], iteration: int, statistics: Tree) -> tuple[ProgramEnvs, StepFunction]:
-        """Environments of all runs, reset by the keys (seed, iteration), and their step function.
+    def _reset_envs(self, seeds: Sequence[int], iteration: int, statistics: Tree) -> ProgramEnvs:
+        """Environments of all runs, reset by the keys (seed, iteration).
 
         Running statistics are those in `statistics`, updated by the first observations of their run.
         """
         spec = self._runner.spec
         with jax.default_device(self._device):
             starts = [self._runner.env.reset(jnp, spec.env_seeds(seed, iteration)) for seed in seeds]
-            reset_results = [(result.state, result.policy_input) for result in starts]
-            return self._initial_envs(reset_results, add_prefix("normalize", statistics)), starts[0].step
+            envs: ProgramEnvs = self._initial_envs(starts, add_prefix("normalize", statistics))
+            return envs
 
     def _stack_initial_envs(self, starts: Sequence[tuple[Any, PolicyInput]], statistics: Tree) -> ProgramEnvs:
         """Environments of all runs, stacked, that have just been reset; `statistics` are stacked, too."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from ppo_bench.algorithms.ppo import metrics_of
 from ppo_bench.common.errors import ConfigError, FailedRuns
-from ppo_bench.envs.base import GraphEnv, PolicyInput, StepFunction
+from ppo_bench.envs.base import GraphEnv, PolicyInput
 from ppo_bench.envs.float_range import out_of_range
 from ppo_bench.mathematics.arrays import (
     PERSISTENT_ROLES,
@@ -62,7 +62,6 @@ class ProgramState:
     envs: ProgramEnvs
     totals: EpisodeTotals
     """Totals of all environments, training by training, `[S * N]`; not padded."""
-    env_step: StepFunction
     pending: list[PendingIteration] = field(default_factory=list)
     """Enqueued iterations that `iterate` has not returned; `train_state` and `envs` are those after the last."""
 
@@ -76,7 +75,7 @@ class ProgramRunner:
         self._array_specs = array_specs(spec)
         self._iterations_per_call = iterations_per_call
         self.execution: Mapping[str, object] = self.functions.execution
-        self._compiled: dict[StepFunction, Callable[..., Any]] = {}
+        self._program: Callable[..., Any] | None = None
         self.last_enqueued: Any = None
         """Results of the last enqueued iteration; they are ready once the device is idle."""
 
@@ -131,7 +130,7 @@ class ProgramRunner:
         state = self.restore(initial | zeros)
         with jax.default_device(self.functions.device):
             specs = self.functions.specs, env_sharding_specs(state.envs)
-            function = functools.partial(run_warmup, self.functions, state.env_step)
+            function = functools.partial(run_warmup, self.functions, self.env.step)
             program = self.functions.devices.jit(function, (*specs, REPLICATED, REPLICATED), specs)
             iterations = np.arange(-num_rollouts, 0, dtype=np.int32)
             state.train_state, state.envs = program(state.train_state, state.envs, np.int32(seed), iterations)
@@ -158,12 +157,12 @@ class ProgramRunner:
         seed, iteration = (int(state[counter.name]) for counter in COUNTERS)
         train_state = self.functions.load(state)
         with jax.default_device(self.functions.device), jax.enable_x64(True):
-            result = self.env.reset(jnp, self.spec.env_seeds(seed, iteration))
+            env_state, policy_input = self.env.reset(jnp, self.spec.env_seeds(seed, iteration))
             statistics = add_prefix("normalize", select_prefix("normalize", state))
-            envs = self.initial_envs(result.state, result.policy_input, statistics)
+            envs = self.initial_envs(env_state, policy_input, statistics)
             # Commits the arrays to the devices, like the program's results.
             envs = self.functions.devices.put(envs, env_sharding_specs(envs))
-        return ProgramState([seed], iteration, train_state, envs, zero_totals(self.spec.num_envs), result.step)
+        return ProgramState([seed], iteration, train_state, envs, zero_totals(self.spec.num_envs))
 
     def training_arrays(self, arrays: Arrays) -> Arrays:
         """All arrays but those of `initial_envs`. Raises `ConfigError` if they are of another training."""
@@ -202,16 +201,16 @@ class ProgramRunner:
         return ProgramEnvs(state, arrays, carry)
 
     def iteration_program(self, state: ProgramState) -> Callable[..., Any]:
-        """Compiled `iterate` of one training, which donates the buffers of its state; cached by `state.env_step`."""
-        if state.env_step not in self._compiled:
+        """Compiled `iterate` of one training, which donates the buffers of its state."""
+        if self._program is None:
             changed = self.functions.specs, env_sharding_specs(state.envs)
-            self._compiled[state.env_step] = self.functions.devices.jit(
-                functools.partial(iterate, self.functions, state.env_step),
+            self._program = self.functions.devices.jit(
+                functools.partial(iterate, self.functions, self.env.step),
                 (*changed, REPLICATED, REPLICATED, REPLICATED),
                 (*changed, sharded_along(0), REPLICATED),
                 donated=(0, 1),
             )
-        return self._compiled[state.env_step]
+        return self._program
 
 
 def collect_reports(

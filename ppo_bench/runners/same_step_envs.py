@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ppo_bench.common.errors import ConfigError, RunError
-from ppo_bench.envs.base import EnvStep, StepFunction
+from ppo_bench.envs.base import EnvStep
 from ppo_bench.mathematics import normalize
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.mathematics.normalize import AllReduceMoments
@@ -38,6 +38,8 @@ class SameStepEnvs(TorchEnvs):
         if spec.devices > 1:
             raise ConfigError(f"devices={spec.devices}: backend=tensors has one seed for all environments: use 1")
         self._bounds = bounds_on(learner.device, spec.action_bounds)
+        self._advance = self._advance_by_own_step
+        self._after_step = learner.compile(functools.partial(_after_step, spec, learner.all_reduce_moments))
         self._normalize_final_obs = learner.compile(functools.partial(_normalize_final_obs, spec))
         self._final_obs: Tensor | None = None
         """Final observations of the latest step, as the network takes them; None if it returned none."""
@@ -47,15 +49,11 @@ class SameStepEnvs(TorchEnvs):
         with torch.inference_mode():
             return self._reset_state(arrays, seed, iteration)
 
-    def _compile(self, env_step: StepFunction) -> Any:
-        after = self._learner.compile(functools.partial(_after_step, self._spec, self._learner.all_reduce_moments))
-        return lambda state, arrays, actions: self._step(env_step, after, state, arrays, actions)
-
-    def _step(self, env_step: StepFunction, after: Any, state: Any, arrays: Tensors, actions: Tensor) -> Any:
+    def _advance_by_own_step(self, state: Any, arrays: Tensors, actions: Tensor) -> Any:
         """See `TorchEnvs`: also the normalised final observations, if the step has any."""
         step: EnvStep
-        state, step = env_step(state, self._bounds.to_env_actions(torch, actions) if self._bounds else actions)
-        arrays, rewards, flags = after(arrays, step._replace(final_obs=None))
+        state, step = self._env.step(state, self._bounds.to_env_actions(torch, actions) if self._bounds else actions)
+        arrays, rewards, flags = self._after_step(arrays, step._replace(final_obs=None))
         self._final_obs = None if step.final_obs is None else self._normalize_final_obs(arrays, step.final_obs)
         return state, arrays, rewards, flags
 

@@ -65,7 +65,10 @@ class TorchEnvs:
         """They are on the device of `learner`, which also compiles their steps, if it compiles."""
         assert isinstance(spec.env, GraphEnv)
         self._spec, self._env, self._learner = spec, spec.env, learner
-        self._compiled: dict[StepFunction, Any] = {}
+        bounds = bounds_on(learner.device, spec.action_bounds)
+        self._advance = learner.compile(
+            functools.partial(_step, spec, learner.all_reduce_moments, bounds, spec.env.step)
+        )
         self._recorded: TorchEnvState | None = None
         """The state whose tensors a recorded rollout reads and writes."""
 
@@ -87,10 +90,7 @@ class TorchEnvs:
 
     def _reset_state(self, arrays: Arrays, seed: int, iteration: int) -> TorchEnvState:
         device = self._learner.device
-        result = self._env.reset(torch, self._spec.env_seeds(seed, iteration), device=device)
-        if result.step not in self._compiled:
-            self._compiled[result.step] = self._compile(result.step)
-        self._advance, self._draw_reset_words = self._compiled[result.step], result.draw_reset_words
+        state, policy_input = self._env.reset(torch, self._spec.env_seeds(seed, iteration), device=device)
         numbers = default_arrays(env_array_specs(self._spec))
         numbers |= {
             each.name: arrays[each.name] for each in normalization_array_specs(self._env.observation_space.shape)
@@ -98,15 +98,8 @@ class TorchEnvs:
         for name in ("envs.obs", "envs.returns", "envs.lengths"):
             del numbers[name]
         tensors = {name: torch.from_numpy(np.array(array)).to(device) for name, array in numbers.items()}
-        tensors |= observe(torch, self._spec, tensors, result.policy_input.obs, self._learner.all_reduce_moments)
-        return TorchEnvState(result.state, tensors, zero_totals(self._spec.num_envs))
-
-    def _compile(self, env_step: StepFunction) -> Any:
-        """A function that steps the environments by `env_step`, with the bookkeeping; see `_step`."""
-        bounds = bounds_on(self._learner.device, self._spec.action_bounds)
-        return self._learner.compile(
-            functools.partial(_step, self._spec, self._learner.all_reduce_moments, bounds, env_step)
-        )
+        tensors |= observe(torch, self._spec, tensors, policy_input.obs, self._learner.all_reduce_moments)
+        return TorchEnvState(state, tensors, zero_totals(self._spec.num_envs))
 
     def export(self, state: TorchEnvState) -> Arrays:
         """See `Envs.export`: the running statistics alone."""
@@ -125,7 +118,7 @@ class TorchEnvs:
 
     def begin_rollout(self, state: TorchEnvState) -> tuple[TorchEnvState, Tensors]:
         """See `Envs.begin_rollout`: `rewards [T, 2, N]`, raw ones last, and `flags [T, F, N]`."""
-        drawn = self._draw_reset_words(state.state, self._spec.ppo.num_steps)
+        drawn = self._env.draw_reset_words(state.state, self._spec.ppo.num_steps)
         shape, device = (self._spec.ppo.num_steps, 2, self._spec.num_envs), self._learner.device
         flags = torch.empty(shape[0], len(STEP_FLAGS), shape[2], dtype=torch.bool, device=device)
         rewards = torch.empty(shape, dtype=torch.float32, device=device)

@@ -101,18 +101,18 @@ def _alone_in_jax(env: GraphEnv, seeds: Sequence[int], actions: np.ndarray, conf
 
     device = pick_device(config.root.device, PRECISIONS[config.root.precision])
     with jax.default_device(device):
-        result = env.reset(jnp, seeds)
+        start, policy_input = env.reset(jnp, seeds)
 
     def step(state: Any, actions: Any) -> Any:
         envs, action_mask = state
         if action_mask is not None:  # the next legal choice
             distances = (jnp.arange(action_mask.shape[-1]) - actions[:, None]) % action_mask.shape[-1]
             actions = jnp.where(action_mask, distances, action_mask.shape[-1]).argmin(-1)
-        envs, given = result.step(envs, actions)
+        envs, given = env.step(envs, actions)
         return (envs, given.action_mask), given
 
     program = jax.jit(lambda state: jax.lax.scan(step, state, actions))
-    state = result.state, result.policy_input.action_mask
+    state = start, policy_input.action_mask
 
     def play() -> float:
         nonlocal state
@@ -135,14 +135,14 @@ def _alone_in_torch(
 
     assert isinstance(config.framework, Torch)
     device = pick_device(config.root.device, PRECISIONS[config.root.precision])
-    result = env.reset(torch, seeds, device=device)
+    start, _ = env.reset(torch, seeds, device=device)
     # Steps of the user's own environments are neither compiled nor recorded in training.
     compiler = None if env.same_step else config.framework.compiler()
-    step = compiler(result.step) if compiler else result.step
+    step = compiler(env.step) if compiler else env.step
     on_device = torch.from_numpy(actions).to(device)
 
     def rollout(fixed: Any, *inputs: torch.Tensor) -> Any:
-        state = result.draw_reset_words(fixed[0], len(actions))
+        state = env.draw_reset_words(fixed[0], len(actions))
         for row in inputs[0]:
             state, given = step(state, row)
         return given.terminated
@@ -152,7 +152,7 @@ def _alone_in_torch(
     @torch.inference_mode()
     def play() -> float:
         started = time.perf_counter()
-        function((result.state,), on_device)
+        function((start,), on_device)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         return time.perf_counter() - started

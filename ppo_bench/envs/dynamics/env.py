@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.envs.base import NO_LIMIT, EnvStep, GraphEnv, PolicyInput, ResetResult
+from ppo_bench.envs.base import NO_LIMIT, EnvStep, GraphEnv, PolicyInput
 from ppo_bench.envs.dynamics.base import Autoreset, Dynamics, EnvState, PortableDynamics, State
 from ppo_bench.mathematics.arrays import Array
 
@@ -29,34 +29,43 @@ class DynamicsEnv(GraphEnv):
         self.portable = isinstance(dynamics, PortableDynamics)
         self._dynamics = dynamics
         self._over: dict[Any, Autoreset] = {}
+        self._outside: Autoreset | None = None
+        """Steps of PyTorch or NumPy, if the last reset was theirs."""
 
-    def reset(self, xp: Any, seeds: Sequence[int], device: Any = None) -> ResetResult:
-        """See `GraphEnv.reset`. PyTorch and NumPy get the same step function each time."""
+    def reset(self, xp: Any, seeds: Sequence[int], device: Any = None) -> tuple[EnvState, PolicyInput]:
+        """See `GraphEnv.reset`."""
+        self._outside = None
         if xp.__name__ == "jax.numpy":
             with _in_full():
                 state, obs = self._start(xp.asarray(seeds, xp.int32))
-                return ResetResult(self.step, state, PolicyInput(obs))
+                return state, PolicyInput(obs)
         if not isinstance(self._dynamics, PortableDynamics):
             raise ConfigError("these environments are part of a JAX program: use framework=jax_xla")
         place = functools.partial(xp.asarray, device=device)
-        autoreset = self._over.get(xp)
-        if autoreset is None:
-            autoreset = self._over[xp] = Autoreset(xp, self._dynamics.with_xp(xp, place), self.components)
-        state, obs = autoreset.init(place(np.asarray(seeds, np.int32)))
+        if xp not in self._over:
+            self._over[xp] = Autoreset(xp, self._dynamics.with_xp(xp, place), self.components)
+        self._outside = self._over[xp]
+        state, obs = self._outside.init(place(np.asarray(seeds, np.int32)))
         fields = state.dynamics if hasattr(state.dynamics, "_fields") else [None]
         if not all(hasattr(field, "shape") for field in fields):
             name = type(self._dynamics).__name__
             raise ConfigError(
                 f"{name}: the state of a PortableDynamics is a NamedTuple of arrays; others are for framework=jax_xla"
             )
-        return ResetResult(autoreset.step, state, PolicyInput(obs), autoreset.draw_reset_words)
-
-    # --- In JAX -------------------------------------------------------------------------------------------------------
+        return state, PolicyInput(obs)
 
     def step(self, state: EnvState, actions: Array) -> tuple[EnvState, EnvStep]:
-        """See `ResetResult.step`."""
+        """See `GraphEnv.step`."""
+        if self._outside:
+            return self._outside.step(state, actions)
         with _in_full():
             return self._in_jax.step(state, actions)
+
+    def draw_reset_words(self, state: EnvState, num_steps: int) -> EnvState:
+        """See `GraphEnv.draw_reset_words`."""
+        return self._outside.draw_reset_words(state, num_steps) if self._outside else state
+
+    # --- In JAX -------------------------------------------------------------------------------------------------------
 
     @functools.cached_property
     def _in_jax(self) -> Autoreset:

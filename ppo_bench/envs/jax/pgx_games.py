@@ -16,7 +16,7 @@ import numpy as np
 import pgx
 from gymnasium import spaces
 
-from ppo_bench.envs.base import NO_LIMIT, EnvStep, ResetResult, Task
+from ppo_bench.envs.base import NO_LIMIT, EnvStep, PolicyInput, Task
 from ppo_bench.envs.dynamics.base import EnvState
 from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.envs.turns import get_num_games, make_player_inputs, make_player_steps, require_players
@@ -113,17 +113,14 @@ class JaxGames(DynamicsEnv):
         super().__init__(board, get_num_games(task))
         self.num_envs, self.players = task.num_envs, task.players
 
-    def reset(self, xp: Any, seeds: Sequence[int], device: Any = None) -> ResetResult:
+    def reset(self, xp: Any, seeds: Sequence[int], device: Any = None) -> tuple[EnvState, PolicyInput]:
         """See `GraphEnv.reset`."""
-        result = super().reset(xp, seeds[:: self.players])
-        game = result.state.dynamics.game
-        policy_input = make_player_inputs(
-            jnp, self.players, result.policy_input.obs, game.current_player, game.legal_action_mask
-        )
-        return result._replace(policy_input=policy_input)
+        state, (obs, *_) = super().reset(xp, seeds[:: self.players])
+        game = state.dynamics.game
+        return state, make_player_inputs(jnp, self.players, obs, game.current_player, game.legal_action_mask)
 
     def step(self, state: EnvState, actions: jax.Array) -> tuple[EnvState, EnvStep]:
-        """See `ResetResult.step`."""
+        """See `GraphEnv.step`."""
         state, step = super().step(state, actions.reshape(-1, self.players))
         step = step._replace(reward=step.reward.reshape(-1), raw_reward=step.raw_reward.reshape(-1))
         game = state.dynamics.game
