@@ -84,7 +84,6 @@ HIDDEN: dict[str, tuple[list[str], list[Callable[[Machine], None]], dict[str, st
         {
             "torch": "no torch fix: pip install 'ppo-bench[torch]'",
             "CUDA in PyTorch": "torch: not installed fix: pip install 'ppo-bench[torch]'",
-            "onnx": "no torch fix: pip install 'ppo-bench[onnx]'",
         },
         1,
     ),

@@ -1,9 +1,9 @@
-"""`python -m ppo_bench.export RUN_DIR [--out DIR] [--onnx]`: a run as a folder for the Hugging Face Hub.
+"""`python -m ppo_bench.export RUN_DIR [--out DIR]`: a run as a folder for the Hugging Face Hub.
 
 README.md is the model card: returns, the command that trains the same. model.safetensors are the arrays
 of the newest checkpoint in the layout that every framework loads, config.json is all that the run recorded of itself,
-replay.mp4 a video if the run has one, policy.onnx the policy if --onnx is given. Whoever downloads the folder plays it
-by `python -m ppo_bench.evaluate DIR` and trains it further by checkpoint.load=DIR.
+replay.mp4 a video if the run has one. Whoever downloads the folder plays it by `python -m ppo_bench.evaluate DIR` and
+trains it further by checkpoint.load=DIR.
 """
 
 from __future__ import annotations
@@ -11,24 +11,20 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from ppo_bench.commands.export.card import Returns, card
 from ppo_bench.common.cli import Parser, exit_code
-from ppo_bench.common.errors import ConfigError, require
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import make_folder, read_json, write_safely
 from ppo_bench.common.values import file_name
 from ppo_bench.configuration.compose import key_of
-from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import recorded_config
-from ppo_bench.envs.host import to_vector_env
-from ppo_bench.envs.make import make_env
 from ppo_bench.runners import checkpoint
 from ppo_bench.runs.run_config import read_run
 
-README, VIDEO, POLICY = "README.md", "replay.mp4", "policy.onnx"
+README, VIDEO = "README.md", "replay.mp4"
 OWN_TO_THE_MACHINE = (
     *("name", "outputs", "rerun", "tracker", "video", "hydra"),
     *("checkpoint.load", "framework.compile_cache"),
@@ -44,11 +40,7 @@ def main(arguments: list[str]) -> int:
     parser = Parser("python -m ppo_bench.export", description=__doc__)
     parser.add_argument("run", metavar="RUN_DIR", help="a run folder, or one of its checkpoints, such as .../best")
     parser.add_argument("--out", metavar="DIR", help="where to write (default RUN_DIR/export)")
-    parser.add_argument("--onnx", action="store_true", help=f"write {POLICY}, too")
     options = parser.parse_args(arguments)
-    if options.onnx:
-        for package in ("torch", "onnxscript"):
-            require(package, "onnx", "--onnx")
     path = checkpoint.find(Path(options.run))
     if checkpoint.is_exported(path):
         raise ConfigError(f"{path} is an exported run already: name the run folder that it was made from")
@@ -57,10 +49,7 @@ def main(arguments: list[str]) -> int:
     name = file_name(f"ppo-{recorded_config(run['config'], {}).task.id}")
     folder = Path(options.out) if options.out else run_folder / "export"
     _make_folder(folder)
-    (folder / POLICY).unlink(missing_ok=True)
     export(folder, run_folder, run, path.resolve().name, saved)
-    if options.onnx:
-        _write_onnx(folder / POLICY, recorded_config(run["config"], {}), saved)
     print(folder)
     print(f"hf upload {name} {shlex.quote(str(folder))}")
     return 0
@@ -84,14 +73,6 @@ def export(
     returns = _returns(run_folder, checkpoint_name, saved)
     text = card(config, saved.loop["global_step"], words, returns, VIDEO if video else None)
     write_safely(folder / README, text.encode())
-
-
-def _write_onnx(path: Path, config: Config, saved: checkpoint.Checkpoint) -> None:
-    """Write the policy of the checkpoint `saved` as an ONNX file."""
-    from ppo_bench.commands.export.onnx import deployed, write_onnx
-
-    with closing(to_vector_env(make_env(config.backend, config.task.with_num_envs(1)))) as env:
-        write_onnx(deployed(config, saved.arrays, env), env.observation_space.dtype, path)
 
 
 def _make_folder(folder: Path) -> None:
