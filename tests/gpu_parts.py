@@ -132,7 +132,7 @@ class Proof:
         return show
 
     def speed(self, *words: str, gpu_only: bool = False) -> Callable[[Path], Figures]:
-        """Steps a second and the share of the serial limit, by `python -m ppo_bench.bench`."""
+        """Steps a second and memory, by `python -m ppo_bench.bench`."""
 
         def show(folder: Path) -> Figures:
             if gpu_only and self.device == "cpu":
@@ -140,7 +140,7 @@ class Proof:
             few = ["rounds=1", "iterations=1", *self._small(words)] if self.few else ["rounds=3", "iterations=5"]
             ran(["-m", "ppo_bench.bench", *words, f"device={self.device}", *few, f"outputs={folder}"], folder)
             (found,) = (folder / "bench").glob("*.json")
-            keys = ("sps", "fraction_of_serial_limit", "environment_alone_sps", "gpu_memory_bytes")
+            keys = ("sps", "gpu_memory_bytes")
             programs = json.loads(found.read_text())["programs"]
             names = ("framework", "backend", "overrides")
             return {

@@ -19,7 +19,7 @@ COMMANDS = {
     "sweep": (TRAIN, "runs of several values of a key, as python -m ppo_bench -m"),
     "evaluate": ("ppo_bench.commands.evaluate", "whole episodes by a run's policy"),
     "report": ("ppo_bench.commands.report.__main__", "which framework is faster, and do they learn the same?"),
-    "bench": ("ppo_bench.commands.bench.__main__", "where the time goes, against the machine's limits"),
+    "bench": ("ppo_bench.commands.bench.__main__", "how fast is each framework, and where does the time go?"),
     "equivalence": ("ppo_bench.commands.equivalence.__main__", "do the frameworks do the same, action for action?"),
     "check": ("ppo_bench.commands.check", "does an environment keep the contract?"),
     "watch": ("ppo_bench.commands.watch", "state and progress of the runs under a folder"),

@@ -117,11 +117,6 @@ class NetworkSpec:
         return bool(self.carry) and not self.windows
 
     @property
-    def convolves(self) -> bool:
-        """Whether most of the arithmetic is convolutions."""
-        return any(len(parameter.shape) == 4 for parameter in self.parameters)
-
-    @property
     def discrete(self) -> bool:
         """Whether actions are integers, not vectors of floats."""
         return bool(self.actions.choices)

@@ -1,4 +1,4 @@
-"""`python -m ppo_bench.bench [overrides]`: where the time of an iteration goes, against what the machine could do.
+"""`python -m ppo_bench.bench [overrides]`: where the time of an iteration goes.
 
 It measures every framework on every backend that offers the environment. Each has a process of its own, and the
 processes take turns, so that other load on the machine affects all of them alike. Lists choose what is measured:
@@ -12,14 +12,12 @@ import sys
 from collections.abc import Sequence
 
 from ppo_bench.commands.bench.launches import launches
-from ppo_bench.commands.bench.limits import ComputeLimit, measure_compute_limit
 from ppo_bench.commands.bench.phases import phases
 from ppo_bench.commands.bench.programs import labels, load, runnable, schema
 from ppo_bench.commands.bench.report import bench_file, report
 from ppo_bench.commands.bench.training import trace
 from ppo_bench.commands.bench.worker import Program, in_turn
 from ppo_bench.common.cli import Parser, exit_code, parse_overrides
-from ppo_bench.common.errors import require
 from ppo_bench.configuration.config import Config
 from ppo_bench.sweeps.expand import expand
 
@@ -29,7 +27,6 @@ def main(arguments: list[str]) -> int:
     parser = Parser("python -m ppo_bench.bench", description=__doc__)
     parser.add_overrides("as for a sweep; and rounds=5")
     overrides = parse_overrides(parser.parse_intermixed_args(arguments))
-    require("torch", "torch", "the limits of the machine")
     asked = schema(load(expand(overrides)[0]))
     groups: dict[str, list[tuple[list[str], Config]]] = {}
     for job, config in runnable(overrides):
@@ -45,22 +42,8 @@ def main(arguments: list[str]) -> int:
 def _phases(programs: Sequence[tuple[list[str], Config]]) -> None:
     configs = [config for _, config in programs]
     root, path = schema(configs[0]), bench_file(configs[0], "", ".json")
-    arithmetics = measure_compute_limits(configs)  # first, since it fails if PyTorch does not see the device
     measured = in_turn(phases, configs, root.rounds, root.iterations)
-    report(configs, labels([job for job, _ in programs]), measured, arithmetics, path)
-
-
-def measure_compute_limits(configs: list[Config]) -> list[ComputeLimit]:
-    """The arithmetic of each program; programs that compute the same share a measurement."""
-    known: dict[str, ComputeLimit] = {}
-    keys = []
-    for config in configs:
-        task = config.task
-        what = (task.name, task.atari, task.kwargs, task.wrappers, task.observe, config.network, config.algorithm)
-        keys.append(f"{what} {config.ppo} {config.root.precision} {config.root.device}")
-        if keys[-1] not in known:
-            known[keys[-1]] = measure_compute_limit(config)
-    return [known[key] for key in keys]
+    report(configs, labels([job for job, _ in programs]), measured, path)
 
 
 def _trace(programs: Sequence[tuple[list[str], Config]]) -> None:

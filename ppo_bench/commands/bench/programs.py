@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import chdir, closing
 from dataclasses import dataclass, field
 
 from hydra.core.config_store import ConfigStore
@@ -15,8 +14,6 @@ from ppo_bench.common.values import AT_LEAST_1
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
 from ppo_bench.configuration.schema import RootSchema
-from ppo_bench.envs.make import make_env
-from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.sweeps.expand import expand
 
 CHOICES = {"framework", "backend"}
@@ -56,12 +53,6 @@ def load(job: list[str]) -> Config:
     if root.num_seeds > 1:
         raise ConfigError(f"num_seeds={root.num_seeds}: a bench measures one training; leave it out")
     return config
-
-
-def network_of(config: Config) -> NetworkSpec:
-    """The network of a configuration. It makes the environments to read their spaces, and closes them."""
-    with chdir("."), closing(make_env(config.backend, config.task)) as env:  # which may change the current folder
-        return config.network_for(env)
 
 
 def runnable(overrides: list[str]) -> list[tuple[list[str], Config]]:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ppo_bench.commands.bench.limits import ComputeLimit
 from ppo_bench.commands.bench.phases import Turn
 from ppo_bench.commands.bench.worker import Measured
 from ppo_bench.common.columns import aligned
@@ -26,22 +25,17 @@ COLUMNS = {
     **{phase: f"{{{phase}:,.1f}}" for phase in PHASES},
     "compile s": "{compile_seconds:.1f}",
     "MB": "{megabytes:,.0f}",
-    "alone": "{environment_alone_sps:,.0f}",
-    "limit": "{serial_limit_sps:,.0f}",
-    "of it": "{fraction_of_serial_limit:.0%}",
     "": "{overrides}",
 }
 """Columns of the table, by their titles."""
 
 
-def report(
-    configs: list[Config], names: list[str], measured: list[Measured], arithmetics: list[ComputeLimit], path: Path
-) -> None:
+def report(configs: list[Config], names: list[str], measured: list[Measured], path: Path) -> None:
     """Print the table, write the JSON file `path` and print the path.
 
     `names` has a label for each program, since several can have the same framework and backend.
     """
-    rows = [_row(*row) for row in zip(configs, names, measured, arithmetics, strict=True)]
+    rows = [_row(*row) for row in zip(configs, names, measured, strict=True)]
     print(f"{configs[0].task.name}: milliseconds of an iteration, medians of {len(measured[0].turns)}")
     _print_table(rows)
     write_json(path, _about(configs) | {"programs": rows})
@@ -65,12 +59,10 @@ def _about(configs: Sequence[Config]) -> dict[str, Any]:
     return {"schema_version": SCHEMA_VERSION} | names | {"overrides": shared} | provenance()
 
 
-def _row(config: Config, name: str, measured: Measured, needed: ComputeLimit) -> dict[str, Any]:
+def _row(config: Config, name: str, measured: Measured) -> dict[str, Any]:
     turns, batch = measured.turns, config.ppo.batch_size
     seconds = {name: statistics.median(getattr(turn, name) for turn in turns) for name in Turn._fields}
     fastest, slowest = (batch / pick(turn.iteration for turn in turns) for pick in (min, max))
-    alone, network = seconds.pop("environment_alone"), needed.seconds
-    sps = batch / seconds["iteration"]
     return {
         "framework": config.framework.name,
         "backend": config.backend.name,
@@ -78,17 +70,10 @@ def _row(config: Config, name: str, measured: Measured, needed: ComputeLimit) ->
         "num_envs": config.ppo.num_envs,
         "num_steps": config.ppo.num_steps,
         "precision": config.root.precision,
-        "sps": sps,
+        "sps": batch / seconds["iteration"],
         "sps_slowest": slowest,
         "sps_fastest": fastest,
         "seconds": seconds,
-        "environment_alone_sps": batch / alone,
-        "network_flop": needed.flop,
-        "flop_per_second": needed.flop_per_second,
-        "network_seconds": network,
-        "serial_limit_sps": batch / (alone + network),
-        "overlapped_limit_sps": batch / max(alone, network),
-        "fraction_of_serial_limit": sps * (alone + network) / batch,
         **measured.start._asdict(),
     }
 
@@ -100,7 +85,3 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
         shown = row | milliseconds | {"megabytes": row["peak_memory_bytes"] / 1e6}
         lines.append([template.format(**shown) for template in COLUMNS.values()])
     print(aligned([list(COLUMNS), *lines], right=range(2, len(COLUMNS) - 1)))
-    print(
-        "alone: environment steps per second with random actions; limit: steps per second if the environments and the"
-    )
-    print("network's arithmetic, at the best rate that was reached, took turns")
