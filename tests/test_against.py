@@ -51,7 +51,7 @@ def compared(
 def test_the_same_ppo_takes_the_same_actions_and_reaches_the_same_parameters(
     framework: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = compared(tmp_path, capsys, *PRESET, f"frameworks=[{framework}]", *words)
+    found = compared(tmp_path, capsys, *PRESET, f"framework={framework}", *words)
     assert [row["iteration"] for row in found["rows"]] == [1, 2, 3]
     for row in found["rows"]:
         assert row["actions"] == 0
@@ -60,7 +60,7 @@ def test_the_same_ppo_takes_the_same_actions_and_reaches_the_same_parameters(
 
 @pytest.mark.slow
 def test_a_coefficient_that_is_a_little_off_is_seen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["frameworks=[torch_eager]", "iterations=1", "arguments=['--ent-coef=0.010001']"]
+    words = ["framework=torch_eager", "iterations=1", "arguments=['--ent-coef=0.010001']"]
     found = compared(tmp_path, capsys, *PRESET, *words, code=1)
     (row,) = found["rows"]
     assert 1e-9 < row["movement"] < 1e-6
@@ -156,7 +156,7 @@ def test_wrong_input_is_one_line(words: list[str], message: str, capsys: pytest.
 def test_a_script_that_fails_is_named_with_its_error(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     script = tmp_path / "ppo.py"
     script.write_text(SCRIPT.read_text().replace("    writer = ", "    raise ValueError('no writer')\n    writer = "))
-    assert exit_code(main, [f"against={script}", *PRESET, "frameworks=[torch_eager]", f"outputs={tmp_path}"]) == 1
+    assert exit_code(main, [f"against={script}", *PRESET, "framework=torch_eager", f"outputs={tmp_path}"]) == 1
     assert capfd.readouterr().err.splitlines()[-1] == "ppo_bench: ppo.py: ValueError: no writer"
 
 
@@ -193,7 +193,7 @@ def test_their_own_scripts_do_the_same(
     name = script.partition("/")[0].upper()
     if name not in os.environ:
         pytest.skip(f"{name} names no copy of that repository")
-    words = [f"experiment=cleanrl/{preset}", *sizes, f"frameworks=[{framework}]"]
+    words = [f"experiment=cleanrl/{preset}", *sizes, f"framework={framework}"]
     if framework == "torch_eager" and "xla" in script:
         words += ["backend=envpool"]
     found = compared(tmp_path, capsys, *words, script=Path(os.environ[name], script))

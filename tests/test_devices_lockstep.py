@@ -23,7 +23,7 @@ HOPPER = ["env=hopper", "ppo.num_envs=4", "ppo.num_steps=64", "total_timesteps=5
 
 def lockstep(words: list[str], outputs: Path) -> None:
     """Lockstep of torch_eager and JAX; test_pages.py runs docs/devices.md, which has one of torch_compile."""
-    words = ["variants={devices:[1,2]}", *TWO, "precision=float64", "frameworks=[torch_eager,jax_xla]", *words]
+    words = ["framework=torch_eager,jax_xla", "devices=1,2", *TWO, "precision=float64", *words]
     words.append(f"outputs={outputs}")
     assert equivalence(words) == 0
 

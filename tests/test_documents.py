@@ -36,7 +36,7 @@ def test_every_block_says_its_language_and_what_the_tests_do_with_it() -> None:
 def test_the_words_of_a_block_are_a_configuration(block: Block) -> None:
     for name, words in trainings(block):
         own = [word for word in words if not word.startswith(("hydra.", "hydra/"))]
-        if name in ("bench", "equivalence"):
+        if name == "bench":
             compose_root(name, *expand(own, first=True))
         else:
             (first,) = expand(own, first=True)

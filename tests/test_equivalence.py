@@ -198,14 +198,10 @@ def test_leaders_restart_their_environments_when_training_does() -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        (
-            "variants={device:cpu}",
-            "variants={device:cpu}: a key has a list of values, as in variants={device:[cpu,cuda]}",
-        ),
-        ("frameworks=[torch_eager] variants={tuning:[on]}", "or one in several variants={...}"),
-        ("frameworks=[torch_eager,torch_eager]", "at least two"),
+        ("framework=torch_eager tuning=on", "only torch_eager: name two programs, as in framework="),
+        ("framework=torch_eager,torch_eager", "only torch_eager: name two"),
+        ("env=cartpole,acrobot", "env: compare in one environment after the other"),
         ("num_seeds=2", "num_seeds=2 has no meaning here"),
-        ("variant={device:[cpu]}", "unknown key variant; did you mean variants?"),
     ],
 )
 def test_wrong_input_is_one_line(override: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -213,8 +209,8 @@ def test_wrong_input_is_one_line(override: str, message: str, capsys: pytest.Cap
     assert_one_line(capsys.readouterr().err, message)
 
 
-def test_variants_of_a_framework_are_compared(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    words = ["frameworks=[torch_eager]", "variants={tuning:[on,off],ppo.update_epochs:[2,3]}", f"outputs={tmp_path}"]
+def test_a_framework_is_compared_with_itself_by_other_words(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = ["framework=torch_eager", "tuning=on,off", "ppo.update_epochs=2,3", f"outputs={tmp_path}"]
     assert exit_code(main, [*SMALL, *words]) == 1  # epochs make another training, tuning does not
     shown = capsys.readouterr().out
     assert "torch_eager tuning=off ppo.update_epochs=2" in shown

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ppo_bench.commands.bench.programs import load as load_bench
+from ppo_bench.commands.bench.config import load as load_bench
 from ppo_bench.commands.equivalence.config import load as load_equivalence
 from ppo_bench.configuration.load import load_config
 from ppo_bench.sweeps.expand import expand
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 LOADS: dict[str, Callable[[list[str]], Any]] = {
     "ppo_bench": load_config,
     "ppo_bench.bench": lambda words: [load_bench(job) for job in expand(words)],
-    "ppo_bench.equivalence": load_equivalence,
+    "ppo_bench.equivalence": lambda words: [load_equivalence(job) for job in expand(words)],
 }
 
 Make = Callable[..., tuple[int, list[dict[str, Any]]]]
@@ -47,7 +47,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
 
 
 def test_a_check_is_made_by_the_command_that_it_names(make: Make) -> None:
-    words = ["env=cartpole", "precision=float64", "frameworks=[torch_eager,jax_xla]"]
+    words = ["env=cartpole", "precision=float64", "framework=torch_eager,jax_xla"]
     same = Check("frameworks", Proof("cpu", few=True).equivalent(*words, steps=(20_480, 2048)))
     code, (row,) = make({"same": [same]})
     assert (code, row["came of it"]) == (0, "shown")

@@ -62,7 +62,7 @@ def run(*words: str) -> str:
 def test_a_command_of_the_page_runs(line: str, here: Path) -> None:
     words = shlex.split(line)[1:]
     if words[1] == "ppo_bench.equivalence":  # the line before trains by torch_compile
-        words.append("frameworks=[torch_eager,jax_xla]")
+        words.append("framework=torch_eager,jax_xla")
     said = run(*words, "outputs=o")
     if words[1] == "ppo_bench":
         returns = [row["episodic_return"] for row in rows(here / said) if row["episodic_return"]]

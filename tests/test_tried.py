@@ -104,5 +104,5 @@ def test_an_environment_that_changes_the_current_folder_does_not_move_the_report
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("ppo_bench.commands.equivalence.__main__._compare", lambda _: None)
     monkeypatch.setattr("ppo_bench.commands.equivalence.__main__.report", lambda *_: folders.append(Path.cwd()))
-    compare(["env.id=tests.broken:Moves-v0", "total_timesteps=512", "frameworks=[torch_eager,jax_xla]"])
+    compare(["env.id=tests.broken:Moves-v0", "total_timesteps=512", "framework=torch_eager,jax_xla"])
     assert folders == [tmp_path]

@@ -27,7 +27,6 @@ GROUPS = {
 ROOTS = {
     "evaluate": "`ppo-bench evaluate RUN_DIR... [key=value ...]`",
     "bench": "`ppo-bench bench [key=value ...]`",
-    "equivalence": "`ppo-bench equivalence [key=value ...]`",
     "against": "`ppo-bench equivalence against=SCRIPT.py [key=value ...]`",
 }
 HIDDEN = ("_target_", "name", "defaults", "hydra")

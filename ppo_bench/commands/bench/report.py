@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +30,10 @@ COLUMNS = {
 """Columns of the table, by their titles."""
 
 
-def report(configs: list[Config], names: list[str], measured: list[Measured], path: Path) -> None:
-    """Print the table, write the JSON file `path` and print the path.
-
-    `names` has a label for each program, since several can have the same framework and backend.
-    """
-    rows = [_row(*row) for row in zip(configs, names, measured, strict=True)]
+def report(group: Mapping[str, Config], measured: list[Measured], path: Path) -> None:
+    """Print the table of the programs by their names, write the JSON file `path` and print the path."""
+    configs = list(group.values())
+    rows = [_row(config, name, found) for (name, config), found in zip(group.items(), measured, strict=True)]
     print(f"{configs[0].task.name}: milliseconds of an iteration, medians of {len(measured[0].turns)}")
     _print_table(rows)
     write_json(path, _about(configs) | {"programs": rows})
@@ -66,7 +64,7 @@ def _row(config: Config, name: str, measured: Measured) -> dict[str, Any]:
     return {
         "framework": config.framework.name,
         "backend": config.backend.name,
-        "overrides": name,
+        "overrides": name.partition(" ")[2],
         "num_envs": config.ppo.num_envs,
         "num_steps": config.ppo.num_steps,
         "precision": config.root.precision,

@@ -4,6 +4,8 @@ One framework leads a training. In every iteration each other one starts from th
 environment steps, and must choose the same actions and arrive at the same losses, gradient norms and parameters. This
 is lockstep. (Training is chaotic: rounding is amplified without bound, so free runs diverge in the end.)
 
+Lists choose what is compared, as in a sweep: framework=torch_eager,jax_xla device=cpu,cuda. The first leads.
+
 against=PATH/ppo.py experiment=cleanrl/ppo: a script of CleanRL's, executed unchanged, against the frameworks.
 
 Exit 0 if every action was the same and the rest within tolerance; else 1.
@@ -11,44 +13,40 @@ Exit 0 if every action was the same and the rest within tolerance; else 1.
 
 from __future__ import annotations
 
-import json
 import sys
 from contextlib import chdir, closing
-from typing import Any
 
 from ppo_bench.algorithms.ppo import metrics_of
 from ppo_bench.commands.equivalence.cleanrl import command as cleanrl
-from ppo_bench.commands.equivalence.config import EquivalenceSchema, configs_by_framework, load, require_no_run
+from ppo_bench.commands.equivalence.config import load
 from ppo_bench.commands.equivalence.differences import TOLERANCES, Difference, compare
 from ppo_bench.commands.equivalence.processes import iterations, played
 from ppo_bench.commands.equivalence.report import Comparison, report
 from ppo_bench.commands.equivalence.rounding import Tie, count_tied_actions, ties
+from ppo_bench.commands.programs import programs
 from ppo_bench.common.cli import Parser, exit_code, parse_overrides
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.progress import print_status
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv
 from ppo_bench.envs.make import make_env
-from ppo_bench.sweeps.expand import expand
 
 
 def main(arguments: list[str]) -> int:
     """Run the comparison, print a table and write `equivalence.json`; returns 1 if frameworks differ."""
     parser = Parser("python -m ppo_bench.equivalence", description=__doc__)
-    parser.add_overrides("as for a run; and frameworks=[a,b]")
+    parser.add_overrides("as for a sweep")
     overrides = parse_overrides(parser.parse_intermixed_args(arguments))
     if any(override.startswith("against=") for override in overrides):
         return cleanrl.main(overrides)
-    config = load(overrides)
-    assert isinstance(config.root, EquivalenceSchema)
-    require_no_run(config, overrides)
-    config.backend.require()
-    variants = [_swept(key, values) for key, values in (config.root.variants or {}).items()]
-    configs = configs_by_framework(load, overrides, config.root.frameworks, expand(variants), _require)
+    configs = programs(load, overrides, _require)
+    config = next(iter(configs.values()))
     if len(configs) < 2:
         raise ConfigError(
-            f"frameworks=[{','.join(configs)}]: at least two are to be compared, or one in several variants={{...}}"
+            f"only {', '.join(configs)}: name two programs, as in framework=torch_eager,jax_xla or tuning=on,off"
         )
+    if len({each.task.name for each in configs.values()}) > 1:
+        raise ConfigError("env: compare in one environment after the other")
     with chdir("."):  # an environment may change the current folder
         with closing(make_env(config.backend, config.task)) as env:  # raises with one line if it is not available
             if isinstance(env, GraphEnv) and env.same_step:
@@ -59,18 +57,13 @@ def main(arguments: list[str]) -> int:
     return report(config, comparison)
 
 
-def _swept(key: str, values: Any) -> str:
-    """A key with its values in a sweep's format. Raises `ConfigError` if the values are not a list."""
-    if not isinstance(values, list) or not values:
-        raise ConfigError(
-            f"variants={{{key}:{values}}}: a key has a list of values, as in variants={{device:[cpu,cuda]}}"
-        )
-    return f"{key}={','.join(json.dumps(v) if isinstance(v, bool) or v is None else str(v) for v in values)}"
-
-
 def _require(config: Config) -> None:
     """Raise `ConfigError` as for a run, except that any framework may use a `GraphEnv`, stepped on the host here."""
-    (config.framework if config.backend.in_graph else config).require()
+    if config.backend.in_graph:
+        config.framework.require()
+        config.backend.require()
+    else:
+        config.require()
 
 
 def _compare(configs: dict[str, Config]) -> Comparison:

@@ -21,9 +21,9 @@ from ppo_bench.commands.equivalence.cleanrl.config import arguments_of, initial_
 from ppo_bench.commands.equivalence.cleanrl.process import run_script
 from ppo_bench.commands.equivalence.cleanrl.script import Record
 from ppo_bench.commands.equivalence.cleanrl.scripts import SCRIPTS
-from ppo_bench.commands.equivalence.config import configs_by_framework, require_no_run
 from ppo_bench.commands.equivalence.differences import TOLERANCES, IterationOutcome, compare, distance
 from ppo_bench.commands.equivalence.processes import FrameworkProcess
+from ppo_bench.commands.programs import programs
 from ppo_bench.common.columns import aligned
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import SCHEMA_VERSION, make_folder, write_json
@@ -57,10 +57,8 @@ class Row(NamedTuple):
 
 def main(overrides: list[str]) -> int:
     """Run both sides, print a table, and write a JSON file; returns 1 if they differ."""
-    config = load(overrides)
-    root = schema(config)
-    require_no_run(config, overrides)
-    configs = configs_by_framework(load, overrides, root.frameworks)
+    configs = programs(load, overrides)
+    config = next(iter(configs.values()))
     bounds = initial_state(config)[0].action_bounds
     theirs = _run(config)
     rows = [row for name, each in configs.items() for row in _compare(name, each, theirs, bounds)]
@@ -122,7 +120,8 @@ def _report(config: Config, rows: list[Row]) -> int:
     about |= {"same": same, "rows": [row._asdict() for row in rows]}
     folder = Path(root.outputs) / "equivalence"
     make_folder(folder)
-    name = digest([word for word in config.overrides if not word.startswith("outputs=")])
+    sides = dict.fromkeys(row.framework for row in rows)
+    name = digest([*(word for word in config.overrides if not word.startswith("outputs=")), *sides])
     path = folder / f"against-{script.stem}-{root.precision}-{name}.json"
     write_json(path, about)
     print(path)

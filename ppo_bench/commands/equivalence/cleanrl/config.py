@@ -12,6 +12,7 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 
 from ppo_bench.commands.equivalence.cleanrl.scripts import SCRIPTS
+from ppo_bench.commands.equivalence.config import require_no_run
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
@@ -36,7 +37,6 @@ class AgainstSchema(RootSchema):
 
     against: str
     iterations: int
-    frameworks: list[str] | None
     arguments: list[str]
 
 
@@ -71,6 +71,7 @@ def load(overrides: Sequence[str]) -> Config:
         raise ConfigError("ppo.mask_resets=true: this script learns from reset steps, too; leave it out")
     if not 1 <= root.iterations <= config.num_iterations:
         raise ConfigError(f"iterations={root.iterations}: must lie between 1 and {config.num_iterations}")
+    require_no_run(config)
     return config
 
 
