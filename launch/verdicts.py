@@ -14,17 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import duckdb
 import numpy as np
 from campaign_rows import markdown, rows_of, shown, with_precision
 
 from ppo_bench.commands.report.groups import rank
-from ppo_bench.commands.report.published import (
-    MARGIN,
-    Reference,
-    equivalence_margin,
-    references,
-    stem,
-)
+from ppo_bench.commands.report.published import MARGIN, equivalence_margin, stem
 from ppo_bench.commands.report.statistics import SampleMoments, moments, tost_of_moments
 
 SCRIPTS = {
@@ -46,6 +41,27 @@ COLUMNS = (
     *("ours_mean", "low", "high", "verdict", "precision", "margin", "endless", "env_id"),
 )
 DECIDED = ("equivalent", "equivalent, though different", "different", "undecided")
+
+
+class Reference(NamedTuple):
+    """A published result: a row of references.csv."""
+
+    system: str
+    variant: str
+    env: str
+    """Id of the environment."""
+    steps: int
+    mean: float
+    std: float
+    """Standard deviation with `ddof=0`."""
+    seeds: int
+    source: str
+
+
+def references() -> list[Reference]:
+    """All published results."""
+    path = Path(__file__).parent / "references.csv"
+    return [Reference(*row) for row in duckdb.connect().read_csv(str(path)).fetchall()]
 
 
 def moments_of(reference: Reference) -> SampleMoments | None:

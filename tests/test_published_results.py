@@ -39,6 +39,12 @@ def verdicts(docs: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def test_published_data_are_whole() -> None:
+    references = importlib.import_module("verdicts").references()
+    assert len(references) == 39
+    assert all(reference.source.startswith("https://") for reference in references)
+
+
 def test_what_is_committed_is_what_the_command_makes(tmp_path: Path) -> None:
     shutil.copytree(DOCS, tmp_path / "docs")
     for path in (tmp_path / "docs" / "results").glob("*.svg"):

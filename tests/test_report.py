@@ -50,7 +50,7 @@ def test_a_sweep_becomes_a_report(sweep: Path, tmp_path: Path, capfd: pytest.Cap
     for figure in ("learning_01_acrobot", "learning_02_cartpole", "speed_02_cartpole", "comparisons", "returns"):
         assert (out / "figures" / f"{figure}.png").read_bytes().startswith(b"\x89PNG")
         assert "</svg>" in (out / "figures" / f"{figure}.svg").read_text()
-    for table in ("aggregate", "returns", "speed", "equivalence", "over_envs", "references", "runs"):
+    for table in ("aggregate", "returns", "speed", "equivalence", "over_envs", "runs"):
         assert (out / "tables" / f"{table}.csv").exists()
 
 

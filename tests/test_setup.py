@@ -86,7 +86,7 @@ def test_the_wheel_holds_the_package_its_configuration_and_nothing_else(wheel: P
     assert "ppo_bench/conf/config.yaml" in yaml
     data = {path.relative_to(ROOT).as_posix() for path in (ROOT / "ppo_bench" / "commands" / "report").glob("*/*.*")}
     data = {name for name in data if not name.endswith((".py", ".pyc"))}
-    assert {"ppo_bench/commands/report/data/references.csv", "ppo_bench/commands/report/page/template.html"} <= data
+    assert {"ppo_bench/commands/report/data/scales.csv", "ppo_bench/commands/report/page/template.html"} <= data
     assert {name for name in names if ".dist-info/" not in name} == modules | yaml | data
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 

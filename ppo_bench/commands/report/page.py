@@ -21,9 +21,8 @@ SECTIONS = {
                  "95% bootstrap band."),
     "speed": ("Speed", ("speed",), "Means with 95% intervals and a dot for each seed. Steady speed is that of a run's "
               "median iteration; compilation is not part of it."),
-    "returns": ("Final returns", ("returns", "references"), "Charts: the interquartile mean over seeds, its 95% "
-                "interval, and each seed; and means by two hyperparameters. Of many settings one leads by chance. Ids "
-                "and steps of published returns often differ."),
+    "returns": ("Final returns", ("returns",), "Charts: the interquartile mean over seeds, its 95% "
+                "interval, and each seed; and means by two hyperparameters. Of many settings one leads by chance."),
     "equivalence": ("Compared with the baseline", ("equivalence", "over_envs"), "Two one-sided t-tests at 5%. "
                     "Undecided: too few seeds. Over all environments: scores on those that every group has finished."),
     "runs": ("Runs, settings and versions", ("runs", "same"), "The last columns are what runs differ in."),

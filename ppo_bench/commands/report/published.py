@@ -1,30 +1,14 @@
-"""Published results: returns of other systems, and returns of random play and of humans."""
+"""Published returns of random play and of humans, and what follows from them: scores and margins."""
 
 from __future__ import annotations
 
 import re
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-DATA = Path(__file__).parent / "data"
 MARGIN = 0.05
 """Default equivalence margin, as a fraction of a task's range of scores (high minus low)."""
-
-
-class Reference(NamedTuple):
-    """A published result: a row of data/references.csv."""
-
-    system: str
-    variant: str
-    env: str
-    """Id of the environment."""
-    steps: int
-    mean: float
-    std: float
-    """Standard deviation with `ddof=0`."""
-    seeds: int
-    source: str
 
 
 class Scale(NamedTuple):
@@ -45,20 +29,12 @@ def stem(env_id: str) -> str:
 
 
 @cache
-def references() -> tuple[Reference, ...]:
-    """All published results."""
-    return tuple(map(Reference._make, _rows("references.csv")))
-
-
-@cache
 def scales() -> tuple[Scale, ...]:
     """All scales."""
-    return tuple(map(Scale._make, _rows("scales.csv")))
+    import duckdb
 
-
-def references_of(env_id: str) -> list[Reference]:
-    """Published results for an environment in any version."""
-    return [reference for reference in references() if stem(reference.env) == stem(env_id)]
+    path = Path(__file__).parent / "data" / "scales.csv"
+    return tuple(map(Scale._make, duckdb.connect().read_csv(str(path)).fetchall()))
 
 
 def scale_of(env_id: str) -> Scale | None:
@@ -79,10 +55,3 @@ def equivalence_margin(env_id: str, published: float, margin: float) -> float:
     if scale and scale.high is not None:
         return margin * abs(scale.high - scale.low)
     return margin * abs(published - (scale.low if scale else 0.0))
-
-
-def _rows(name: str) -> list[tuple[Any, ...]]:
-    """The rows of a CSV file, with the types that DuckDB finds."""
-    import duckdb
-
-    return duckdb.connect().read_csv(str(DATA / name)).fetchall()

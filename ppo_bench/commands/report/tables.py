@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 from ppo_bench.commands.report.analysis import ALL, Analysis
 from ppo_bench.commands.report.folders import Run
 from ppo_bench.commands.report.groups import differing
-from ppo_bench.commands.report.published import references_of
-from ppo_bench.commands.report.statistics import Estimate, moments
+from ppo_bench.commands.report.statistics import Estimate
 from ppo_bench.common.columns import aligned
 
 
@@ -85,7 +84,6 @@ def tables(analysis: Analysis, by: str, runs: Sequence[Run]) -> list[Table]:
         Table("speed", "Speeds and times", (*about, "seeds", *SPEED_COLUMNS), _group_rows(analysis, SPEED_COLUMNS)),
         Table("equivalence", "Compared with the baseline", (*about, *tested, improvement), equivalence),
         Table("over_envs", "Over all environments", ("algorithm", by, "seeds", *OVER_ENVS), over_envs),
-        _references(analysis, about),
         *_runs(runs),
     ]
 
@@ -99,28 +97,6 @@ def _group_rows(analysis: Analysis, metrics: Mapping[str, str]) -> list[tuple[An
         for group in task.groups
         if first in (found := analysis.of(group))
     ]
-
-
-def _references(analysis: Analysis, about: Sequence[str]) -> Table:
-    """A row for each group and published result for its environment: means ± standard deviations (seeds)."""
-    rows = [
-        (
-            *(group.task, group.algorithm, group.name, group.runs[0].total_timesteps, _spread(*moments(finals))),
-            *(
-                _spread(theirs.mean, theirs.std, theirs.seeds),
-                f"{theirs.system} {theirs.variant}",
-                theirs.env,
-                theirs.steps,
-                theirs.source,
-            ),
-        )
-        for task in analysis.tasks
-        for group in task.groups
-        if len(finals := group.values("final_return_mean"))
-        for theirs in references_of(task.env_id)
-    ]
-    others = ("published return", "published by", "their id", "their steps", "source")
-    return Table("references", "Ours and published", (*about, "steps", "return", *others), rows)
 
 
 def _runs(runs: Sequence[Run]) -> tuple[Table, Table]:
@@ -145,10 +121,6 @@ def _runs(runs: Sequence[Run]) -> tuple[Table, Table]:
     shared = [(key, str(value)) for key, value in trees[0].items() if key not in keys]
     every = Table("runs", "Every run", columns, rows)
     return every, Table("same", "The same for all runs", ("what", "value"), shared)
-
-
-def _spread(mean: float, std: float, seeds: int) -> str:
-    return f"{number(mean)} ± {number(std) or '?'} ({seeds})"
 
 
 def to_csv(table: Table) -> str:
