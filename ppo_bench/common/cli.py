@@ -6,10 +6,8 @@ Exit codes: 0 done, 1 failed while running, 2 wrong configuration, 75 another pr
 from __future__ import annotations
 
 import argparse
-import codecs
 import io
 import os
-import select
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -71,15 +69,16 @@ def add_cwd_to_path() -> None:
 def exit_code(main: Callable[[list[str]], int], arguments: list[str]) -> int:
     """Run a command and return its exit code. Errors that a user cannot correct are raised with their traceback."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors=_AS_FILE_NAMES)
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = main(arguments)
         if sys.stdout:  # None if it was closed before the start
             sys.stdout.flush()
         return code
+    except BrokenPipeError:  # the reader of stdout, such as head, has gone; further output is discarded
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except Exception as error:
-        if isinstance(error, BrokenPipeError) and _is_stdout_closed():
-            return 1
         if not is_user_error(error):
             raise
         code = next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1)
@@ -102,29 +101,6 @@ def exit_code(main: Callable[[list[str]], int], arguments: list[str]) -> int:
 def is_user_error(error: Exception) -> bool:
     """Whether `exit_code` prints the error as one line, because its message says what to change."""
     return isinstance(error, (*EXIT_CODES, OSError)) or _is_out_of_memory(error)
-
-
-def _encode_as_file_name(error: UnicodeError) -> tuple[bytes | str, int]:
-    """What stdout's encoding lacks, as the bytes of a file's name, so that a printed path can be used; else escaped."""
-    assert isinstance(error, UnicodeEncodeError)
-    try:
-        return os.fsencode(error.object[error.start : error.end]), error.end
-    except UnicodeEncodeError:
-        return codecs.backslashreplace_errors(error)
-
-
-_AS_FILE_NAMES = "ppo_bench.as_file_names"
-codecs.register_error(_AS_FILE_NAMES, _encode_as_file_name)
-
-
-def _is_stdout_closed() -> bool:
-    """Whether the reader of stdout, such as head, has closed the pipe; if so, further output is discarded."""
-    poll = select.poll()
-    poll.register(sys.stdout, 0)
-    closed = any(event & select.POLLERR for _, event in poll.poll(0))
-    if closed:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return closed
 
 
 def _is_out_of_memory(error: Exception) -> bool:
