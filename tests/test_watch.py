@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 
 from ppo_bench.__main__ import main as train
+from ppo_bench.commands.report.folders import read
 from ppo_bench.commands.watch import RunRow, find_rows, look, main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError, RunInterrupted
 from ppo_bench.common.rows import last_rows
 from ppo_bench.configuration.load import load_config
-from ppo_bench.runs.results import error_of, lock_run_folder
+from ppo_bench.runs.results import Progress, error_of, lock_run_folder
 from tests.processes import started, wait_until
 from tests.refusals import assert_one_line
 from tests.training import GYM, SHORT, rows
@@ -46,18 +47,32 @@ def test_a_run_is_running_until_it_is_killed(
     (row,) = find_rows(tmp_path)
     last = rows(folder)[-1]
     returns = [row["return"] for row in rows(folder, "episodes")[-100:]]
-    assert (row.state, row.env, row.backend, row.framework, row.seed) == (
+    assert row.run
+    assert row.progress
+    assert (row.state, row.run.env, row.run.backend, row.run.framework, row.run.seed) == (
         *("running", "cartpole", "gymnasium", "torch_eager"),
         2,
     )
-    assert (row.step, row.total, row.sps) == (last["global_step"], 1_000_100 // 512 * 512, last["sps"])
+    assert (row.progress.step, row.progress.total, row.progress.sps) == (
+        last["global_step"],
+        1_000_100 // 512 * 512,
+        last["sps"],
+    )
     assert row.mean_return == pytest.approx(sum(returns) / 100)
-    assert row.seconds_left == pytest.approx((row.total - row.step) / last["sps"])
+    assert row.seconds_left == pytest.approx((row.progress.total - row.progress.step) / last["sps"])
     assert exit_code(main, [str(tmp_path)]) == 0
     first, header, line = capsys.readouterr().out.splitlines()
     assert first == "1 run: 1 running"
     assert " ".join(header.split()) == "state env backend framework seed step of return SPS left folder"
-    assert line.split()[:7] == ["running", "cartpole", "gymnasium", "torch_eager", "2", f"{row.step:,}", "999,936"]
+    assert line.split()[:7] == [
+        "running",
+        "cartpole",
+        "gymnasium",
+        "torch_eager",
+        "2",
+        f"{row.progress.step:,}",
+        "999,936",
+    ]
     assert line.split()[-1] == folder.relative_to(tmp_path).as_posix()
     process.kill()
     process.wait()
@@ -68,19 +83,16 @@ def test_a_run_is_running_until_it_is_killed(
 def test_a_finished_run_shows_its_result(finished: Path) -> None:
     result = json.loads((finished / "result.json").read_text())
     (row,) = find_rows(finished)  # a run folder itself
-    assert row == RunRow(
-        *(finished, "done", "cartpole", "gymnasium", "torch_eager", 1, 15_360, 15_360),
-        result["final_return_mean"],
-        result["mean_sps"],
-    )
+    progress = Progress(15_360, 15_360, result["mean_sps"])
+    assert row == RunRow(finished, "done", read(finished), progress, result["final_return_mean"])
 
 
 @pytest.mark.parametrize(
     ("file", "content", "remark"),
     [
         ("run.json", "{", "run.json is damaged"),
-        ("run.json", '{"config": {}}', "no record of a run: KeyError 'env'"),
-        ("result.json", "{}", "no record of a run: KeyError"),
+        ("run.json", '{"schema_version": 1, "config": {}}', "run.json does not describe a run: KeyError"),
+        ("result.json", "{}", "result.json has schema_version None"),
         ("metrics.jsonl", "not a row\n", "metrics.jsonl is damaged"),
     ],
 )
@@ -105,7 +117,8 @@ def test_a_training_that_fails_is_shown_with_its_error_until_it_begins_again(
     line = capsys.readouterr().err.splitlines()[-1].removeprefix("ppo_bench: ")
     assert "learning diverged" in line
     (row,) = find_rows(tmp_path)
-    assert (row.state, row.remark, row.framework) == ("failed", line, "torch_eager")
+    assert row.run
+    assert (row.state, row.remark, row.run.framework) == ("failed", line, "torch_eager")
     assert exit_code(main, [str(tmp_path)]) == 0
     assert line in capsys.readouterr().out
     with lock_run_folder(row.folder):

@@ -12,23 +12,22 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
-from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from ppo_bench.commands.report.folders import Run, read
 from ppo_bench.common.cli import Parser, exit_code
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.files import is_complete, read_json
 from ppo_bench.common.progress import duration
 from ppo_bench.runs.results import (
     LOCK_FILE,
     RUN_FILES,
+    Progress,
     error_of,
     is_in_use,
-    number_or_none,
     progress_of,
     recent_return,
     run_folders,
@@ -47,22 +46,19 @@ class RunRow:
 
     folder: Path
     state: str
-    env: str = ""
-    backend: str = ""
-    framework: str = ""
-    seed: int | None = None
-    step: int = 0
-    total: int = 0
+    run: Run | None = None
+    """None, as `progress`, if it has no run.json yet or its files cannot be read."""
+    progress: Progress | None = None
     mean_return: float | None = None
     """Mean return of the last 100 episodes."""
-    sps: float | None = None
-    """Environment steps per second: of the last iteration, or of the whole training if the run is done."""
     remark: str = ""
 
     @property
     def seconds_left(self) -> float | None:
         """Estimated remaining time at the current speed, in seconds; None unless the run is running."""
-        return (self.total - self.step) / self.sps if self.state == "running" and self.sps else None
+        if self.state != "running" or self.progress is None or not self.progress.sps:
+            return None
+        return (self.progress.total - self.progress.step) / self.progress.sps
 
 
 def main(arguments: list[str]) -> int:
@@ -106,18 +102,10 @@ def look(folder: Path) -> RunRow:
     if not (folder / "run.json").exists():
         return RunRow(folder, "starting" if held else state, remark="" if held else error or "there is no run.json")
     try:
-        config = read_json(folder / "run.json")["config"]
-        about: dict[str, Any] = {
-            "env": config["env"]["id"] or config["env"]["name"],
-            "backend": config["backend"]["name"],
-            "framework": config["framework"]["name"],
-            "seed": int(config["seed"]),
-        }
-        about |= progress_of(folder)._asdict()
-        if is_complete(folder):
-            mean_return = number_or_none(read_json(folder / "result.json")["final_return_mean"])
-            return RunRow(folder, "done", mean_return=mean_return, **about)
-        return RunRow(folder, state, mean_return=recent_return(folder), remark=error or "", **about)
+        run, progress = read(folder), progress_of(folder)
+        if run.finished:
+            return RunRow(folder, "done", run, progress, run.final_return_mean)
+        return RunRow(folder, state, run, progress, recent_return(folder), error or "")
     except ConfigError as damage:
         return RunRow(folder, "broken", remark=str(damage).split("; ")[0].replace(f"{folder}/", ""))
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as damage:
@@ -135,15 +123,13 @@ def shown(rows: list[RunRow], folder: Path, limit: int | None = None) -> Group:
         table.add_column(column, no_wrap=True, justify="right")
     table.add_column("folder", overflow="fold", style="dim")
     for row in rows[:limit]:
-        where = row.folder.relative_to(folder).as_posix()
+        where, run, progress = row.folder.relative_to(folder).as_posix(), row.run, row.progress
         table.add_row(
             Text(row.state, STATES[row.state]),
-            *(Text(text) for text in (row.env, row.backend, row.framework)),
-            "" if row.seed is None else str(row.seed),
-            f"{row.step:,}" if row.total else "",
-            f"{row.total:,}" if row.total else "",
+            *(Text(text) for text in ((run.env, run.backend, run.framework, str(run.seed)) if run else [""] * 4)),
+            *((f"{progress.step:,}", f"{progress.total:,}") if progress else ("", "")),
             "" if row.mean_return is None else f"{row.mean_return:,.2f}",
-            "" if row.sps is None else f"{row.sps:,.0f}",
+            f"{progress.sps:,.0f}" if progress and progress.sps is not None else "",
             "" if row.seconds_left is None else duration(row.seconds_left),
             Text(f"{where}: {shorten(row.remark, LONGEST_REMARK, placeholder=' ...')}" if row.remark else where),
         )

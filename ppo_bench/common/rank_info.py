@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from ppo_bench.common.errors import ConfigError
 
-MAX_PORT = 65_535
 OWN_CORES, STORE = "PPO_BENCH_OWN_CORES", "PPO_BENCH_STORE"
 """Environment variables of ppo_bench; see the fields of `RankInfo`."""
 
@@ -34,7 +33,7 @@ class RankInfo(NamedTuple):
     @property
     def address(self) -> str:
         """Host and port at which rank 0 listens. Raises `ConfigError` if the launcher has not told it."""
-        host, port = os.environ.get("MASTER_ADDR"), _read_int("MASTER_PORT", 0, MAX_PORT)
+        host, port = os.environ.get("MASTER_ADDR"), _read_int("MASTER_PORT", 0)
         if not (host and port):
             raise ConfigError("RANK and WORLD_SIZE are set, as by a launcher: set MASTER_ADDR and MASTER_PORT, too")
         return f"{host}:{port}"
@@ -66,9 +65,6 @@ def set_rank_variables(rank: int, count: int, store: str) -> None:
     os.environ |= {name: str(value) for name, value in variables.items()}
 
 
-def _read_int(name: str, default: int, most: int = 2**31) -> int:
-    """The whole number in an environment variable; `default` if it is unset or empty. Raises `ConfigError`."""
-    text = os.environ.get(name, "")
-    if text and not (text.isdecimal() and int(text) <= most):
-        raise ConfigError(f"{name}={text}: expected a whole number of at most {most} in this environment variable")
-    return int(text) if text else default
+def _read_int(name: str, default: int) -> int:
+    """The whole number in an environment variable; `default` if it is unset or empty."""
+    return int(os.environ.get(name) or default)
