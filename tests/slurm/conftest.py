@@ -13,6 +13,8 @@ from typing import NamedTuple
 import pytest
 
 from ppo_bench.common.cli import exit_code
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.runs.results import progress_of
 from ppo_bench.sweeps.slurm import status, submit
 from tests.slurm.cluster import Node, cluster, slurm, wait_for, wait_for_an_empty_queue
 from tests.training import ROOT
@@ -26,7 +28,7 @@ def nodes() -> Iterator[dict[str, Node]]:
 
 
 class Line(NamedTuple):
-    """A line of launch/status.py."""
+    """The state and the progress of a run."""
 
     state: str
     job: str
@@ -47,20 +49,15 @@ class Runs:
         return said_by(submit.main, *words)[1].splitlines()[-1]
 
     def status(self) -> dict[str, Line]:
-        """launch/status.py: a line for each run, by the name of its folder."""
-        head, *lines, summary = said_by(status.main, str(self.outputs))[0].splitlines()
-        starts = [head.index(name) for name in ("state", "run", "job", "steps", "SPS", "remarks")]
+        """The state and the progress of each run, by the name of its folder."""
         found = {}
-        for line in lines:
-            ends = [*starts[1:], None]
-            cells = [line[start:end].strip() for start, end in zip(starts, ends, strict=True)]
-            steps, _, total = cells[3].replace(",", "").partition(" of ")
-            found[Path(cells[1]).name] = Line(cells[0], cells[2], int(steps.strip("-") or 0), int(total or 0), cells[5])
-        counts = ", ".join(
-            f"{sum(run.state == state for run in found.values())} {state}"
-            for state in ("done", "running", "queued", "failed")
-        )
-        assert summary == f"{len(found)} runs: {counts}"
+        for run in status.statuses(self.outputs):
+            folder = self.outputs / run.folder
+            try:
+                step, total, _ = progress_of(folder)
+            except ConfigError:  # it has not begun
+                step, total = 0, 0
+            found[folder.name] = Line(run.state, run.job, step, total, run.detail)
         return found
 
     def wait(self, what: str, condition: Callable[[dict[str, Line]], object]) -> dict[str, Line]:

@@ -9,6 +9,7 @@ import pytest
 
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
+from ppo_bench.sweeps.slurm.status import statuses
 from ppo_bench.sweeps.slurm.submit import main
 from tests import documented
 from tests.refusals import assert_one_line
@@ -104,5 +105,4 @@ def test_the_commands_of_the_page_submit_the_runs_that_they_promise(tmp_path: Pa
     assert launched[1].startswith("ppo_bench: 6 of 6 runs submitted")
     assert "1 of 1 runs would be submitted, 1 job of 2 nodes" in several_nodes[-1]
     wait_for_an_empty_queue()
-    status = python("launch/status.py", str(tmp_path / "outputs")).stdout
-    assert status.splitlines()[-1] == "6 runs: 6 done, 0 running, 0 queued, 0 failed", status
+    assert [run.state for run in statuses(tmp_path / "outputs")] == ["done"] * 6

@@ -82,7 +82,7 @@ def test_a_run_goes_on_after_one_of_its_nodes_has_died(
 
 
 def remarks_with(start: str, runs: Runs, tmp_path: Path) -> str:
-    """What launch/status.py says of a run that has failed, whose Python processes all begin with the code `start`."""
+    """What is said of a run that has failed, whose Python processes all begin with the code `start`."""
     (tmp_path / "sitecustomize.py").write_text(start)
     setup = f"launch.setup=['export PYTHONPATH={tmp_path}:$PYTHONPATH']"
     runs.launch(*RUN, *PAIR, setup, "collective_timeout_seconds=20", cpus=2)

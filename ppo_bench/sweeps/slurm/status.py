@@ -1,16 +1,12 @@
-"""`python launch/status.py DIR`: state of every run that launch/slurm.py submitted under an outputs folder."""
+"""State of every run that launch/slurm.py submitted under an outputs folder."""
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-from ppo_bench.common.cli import Parser
-from ppo_bench.common.columns import aligned
-from ppo_bench.common.errors import ConfigError, require
+from ppo_bench.common.errors import require
 from ppo_bench.common.files import are_complete, first_unfinished
-from ppo_bench.runs.results import progress_of
 from ppo_bench.sweeps.slurm.commands import ActiveJob, active_jobs
 from ppo_bench.sweeps.slurm.ledger import job_of_run, jobs_folder
 
@@ -25,24 +21,6 @@ class RunStatus(NamedTuple):
     job: str
     detail: str
     """Reason why they are queued or failed; empty if there is none."""
-
-
-def main(arguments: list[str]) -> int:
-    """Print a table of all jobs, and the number of them in each state."""
-    parser = Parser("python launch/status.py", description=__doc__)
-    parser.add_argument("outputs", metavar="DIR", help="the folder that outputs= named, or outputs")
-    outputs = Path(parser.parse_args(arguments).outputs)
-    if not (outputs / ".slurm").is_dir():
-        raise ConfigError(
-            f"nothing was submitted under {outputs}: name the folder that outputs= named to launch/slurm.py"
-        )
-    found = statuses(outputs)
-    rows = [(run.state, run.folder, run.job, *_progress(outputs / run.folder), run.detail) for run in found]
-    print(aligned([("state", "run", "job", "steps", "SPS", "remarks"), *rows]))
-    counts = Counter(run.state for run in found)
-    states = ("done", "running", "queued", "failed", *(["unknown"] if counts["unknown"] else []))
-    print(f"{len(found)} runs: {', '.join(f'{counts[state]} {state}' for state in states)}")
-    return 0
 
 
 def statuses(outputs: Path) -> list[RunStatus]:
@@ -81,15 +59,3 @@ def _raised(jobs: Path, job: str) -> str:
         return ""
     *_, traceback, _ = str(error).split(f"\n{'-' * 22}\n")
     return traceback.strip().splitlines()[-1].partition(": ")[2]
-
-
-def _progress(folder: Path) -> tuple[str, str]:
-    """Steps done of the total, and their speed: the mean of a finished run, else that of the last iteration.
-
-    Dashes for a run with damaged files.
-    """
-    try:
-        run = progress_of(folder)
-    except (ConfigError, KeyError, TypeError, ValueError, AttributeError):
-        return "-", "-"
-    return f"{run.step:,} of {run.total:,}", "-" if run.sps is None else f"{run.sps:,.0f}"

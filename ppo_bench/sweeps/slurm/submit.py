@@ -53,9 +53,7 @@ def main(arguments: list[str]) -> int:
         jobs = _submit(outputs, needed, launch, tasks) if needed else []
     print(aligned(rows))
     how = f" as {jobs[0].partition('_')[0]}, {_resources(launch, tasks, len(needed))}" if jobs else ""
-    print_status(
-        f"{len(needed)} of {len(runs)} runs submitted{how}; python launch/status.py {outputs} shows their state"
-    )
+    print_status(f"{len(needed)} of {len(runs)} runs submitted{how}; --dry-run shows their state")
     return 0
 
 
