@@ -82,7 +82,7 @@ gpu-proof: setup
 
 # The whole campaign of kills, damaged files and configurations at random: docs/reliability.md. About an hour.
 soak: setup
-	$(BIN)/python -m tests.soak
+	SOAK=1 $(BIN)/python -m pytest -q -n 2 --dist load tests/test_faults.py
 
 # The site of the documentation, in site/. Nothing of it is loaded from elsewhere.
 docs: setup

@@ -1,4 +1,4 @@
-"""Faults that a run must survive: kills, damaged files, random configurations. For test_faults.py and soak.py."""
+"""Faults that a run must survive: kills, damaged files, random configurations."""
 
 from __future__ import annotations
 
@@ -7,25 +7,20 @@ import pickle
 import random
 import shutil
 import subprocess
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
-from ppo_bench.runs.loop import MIN_WRITE_INTERVAL_SECONDS
 from tests.processes import TRAIN, count_rows, started, wait_until
-from tests.training import ENVIRONMENT, ROOT, learnt
+from tests.training import ENVIRONMENT, ROOT, learnt, run_folder
 
 SHARDED = ["env=cartpole", "framework=torch_eager", "device=cpu", "ppo.shards=2", "total_timesteps=12288"]
 SHARDED += ["checkpoint.every_iterations=5"]
 TWO = [*SHARDED, "devices=2"]
 SECONDS = 120.0
 """Longer than a failure of any rank takes to end a run on two devices; shorter than the timeout of a collective."""
-COMPOSING = threading.Lock()
-"""Hydra composes one configuration at a time."""
 MEMORY_BYTES = 16 * 2**30
 """Of a run: without a limit, what is too large is killed by the system instead of being refused by it."""
 
@@ -47,21 +42,12 @@ def finish(overrides: list[str], cwd: Path = ROOT, seconds: float = 600) -> subp
     )
 
 
-def configured(overrides: list[str]) -> Config:
-    with COMPOSING:
-        return load_config(overrides)
-
-
-def folder_of(overrides: list[str]) -> Path:
-    return configured(overrides).run_folder
-
-
 def started_run(overrides: list[str], count: int, wait_seconds: float = 0.0) -> Path:
     """Start a run, or go on with one, and kill it with -9 some seconds after it has `count` rows; its folder.
 
     With `count` 0 it is killed while it starts.
     """
-    folder = folder_of(overrides)
+    folder = run_folder(*overrides)
     before = _changed(folder)
     with started(*overrides, by=command([]), cwd=ROOT, stdout=subprocess.DEVNULL) as run:
         if count:
@@ -72,27 +58,21 @@ def started_run(overrides: list[str], count: int, wait_seconds: float = 0.0) -> 
     return folder
 
 
-def kill_and_restart(
-    overrides: list[str], kills: int, rng: random.Random, iteration_seconds: float = 0.05
-) -> list[int]:
-    """Kill a run with -9 at `kills` random moments, then let it end; the iterations that it had done at each.
+def kill_and_restart(overrides: list[str], kills: int, rng: random.Random, seconds: float) -> None:
+    """Kill a run with -9 at `kills` random moments, then let it end.
 
     A moment is as likely before the next checkpoint as after it; every third is one of the start of the program.
-    `iteration_seconds` is about how long an iteration takes. Rows of shorter ones than `MIN_WRITE_INTERVAL_SECONDS` are
-    written together.
+    `seconds` are about what passes from one writing of rows to the next.
     """
-    every = configured(overrides).root.checkpoint.every_iterations
-    killed_at = []
+    every = load_config(overrides).root.checkpoint.every_iterations
     for k in range(kills):
         if k % 3 == 2:
-            folder = started_run(overrides, 0, rng.uniform(0, 3))
+            started_run(overrides, 0, rng.uniform(0, 3))
         else:
-            count = _kept(folder_of(overrides)) + rng.randrange(1, 2 * every)
-            folder = started_run(overrides, count, rng.uniform(0, max(iteration_seconds, MIN_WRITE_INTERVAL_SECONDS)))
-        killed_at.append(count_rows(folder))
+            count = _kept(run_folder(*overrides)) + rng.randrange(1, 2 * every)
+            started_run(overrides, count, rng.uniform(0, seconds))
     run_to_end = finish(overrides)
     assert run_to_end.returncode == 0, run_to_end.stderr
-    return killed_at
 
 
 def _changed(folder: Path) -> int:
@@ -163,15 +143,15 @@ def resume_damaged(
     overrides: list[str],
     outputs: Path,
     rng: random.Random,
-    finish: Callable[[list[str]], subprocess.CompletedProcess[str]] = finish,
-) -> tuple[str, str]:
-    """Damage a copy of the run at `original` under `outputs`, give its command again; the damage and what came of it.
+    finish: Callable[[list[str]], subprocess.CompletedProcess[str]],
+) -> None:
+    """Damage a copy of the run at `original` under `outputs`, and give its command again, by `finish`.
 
     Fails unless the run either ends as `reference`, which was not damaged, or stops with one line that leaves every
     file as it was.
     """
     overrides = [*overrides, f"outputs={outputs}"]
-    folder, trap = folder_of(overrides), outputs / "trap"
+    folder, trap = run_folder(*overrides), outputs / "trap"
     shutil.copytree(original, folder, symlinks=True)
     done = damage(folder, rng, trap)
     before = contents(folder)
@@ -182,11 +162,9 @@ def resume_damaged(
         assert run.stdout.splitlines()[-1] == str(folder), done
         if f"{folder} is done" in run.stderr:
             assert contents(folder) == before, f"{done}: files have changed"
-            return done, "reported as finished, nothing changed"
-        same = learnt(folder) == reference
-        assert same or "warning" in run.stderr, f"{done}: ended otherwise, without a word"
-        return done, "ended as if undamaged" if same else "warned"
+            return
+        assert learnt(folder) == reference or "warning" in run.stderr, f"{done}: ended otherwise, without a word"
+        return
     assert run.returncode in (1, 2), f"{done}: exit {run.returncode}"
     assert str(folder) in run.stderr.splitlines()[-1], f"{done}: {run.stderr}"
     assert contents(folder) == before, f"{done}: files have changed"
-    return done, "refused, nothing changed"

@@ -17,9 +17,9 @@ import pytest
 from ppo_bench.common.errors import FailedRuns, RunError
 from ppo_bench.runs.distributed import DistributedRunner
 from ppo_bench.runs.ranks import run_ranks
-from tests.faults import SECONDS, TWO, command, finish, folder_of
+from tests.faults import SECONDS, TWO, command, finish
 from tests.processes import children, command_line, count_rows, wait_until
-from tests.training import ENVIRONMENT, ROOT, learnt
+from tests.training import ENVIRONMENT, ROOT, learnt, run_folder
 
 pytestmark = pytest.mark.slow
 
@@ -35,14 +35,14 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
     run = [*TWO, f"outputs={tmp_path_factory.mktemp('whole')}"]
     ended = finish(run)
     assert ended.returncode == 0, ended.stderr
-    return learnt(folder_of(run))
+    return learnt(run_folder(*run))
 
 
 class Group:
     """A run on two devices, and the processes that it has started."""
 
     def __init__(self, run: list[str]) -> None:
-        self.folder = folder_of(run)
+        self.folder = run_folder(*run)
         self.process = subprocess.Popen(
             command(run), cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -225,12 +225,12 @@ def test_torchrun_starts_the_ranks_too(whole: Any, tmp_path: Path) -> None:
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "-m", "ppo_bench"]
     short = [*run, "total_timesteps=512"]
     for words, folder in (
-        ([*run, "--config-dir", str(tmp_path / "conf")], f"{folder_of(run)}"),
-        ([*short, "rerun=true"], f"{folder_of(short)}-rerun2"),
+        ([*run, "--config-dir", str(tmp_path / "conf")], f"{run_folder(*run)}"),
+        ([*short, "rerun=true"], f"{run_folder(*short)}-rerun2"),
     ):
         ended = subprocess.run(
             [*torchrun, *words], check=False, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=300
         )
         assert ended.returncode == 0, ended.stderr
         assert ended.stdout.strip() == folder
-    assert learnt(folder_of(run)) == whole
+    assert learnt(run_folder(*run)) == whole

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -15,44 +16,48 @@ import pytest
 
 from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
+from ppo_bench.common.paths import FRAMEWORKS
 from tests import faults
-from tests.faults import (
-    command,
-    contents,
-    finish,
-    folder_of,
-    kill_and_restart,
-    resume_damaged,
-    started_run,
-)
+from tests.faults import command, contents, finish, kill_and_restart, resume_damaged, started_run
 from tests.mutations import SMALL, mutated, run_mutated
 from tests.processes import count_rows, small_disk, started, wait_until
-from tests.training import ENVIRONMENT, learnt, rows, trained
+from tests.training import ENVIRONMENT, learnt, rows, run_folder, trained
 
 pytestmark = pytest.mark.slow
 
 RUN = ["env=cartpole", "device=cpu", "total_timesteps=20480", "checkpoint.every_iterations=5"]
 RND = ["algorithm=rnd", "algorithm.features=16", "algorithm.warm_up_iterations=2"]
 POLES = ["env.id=tests.tensor_envs:Poles"]
+SHORT = "total_timesteps=10240"  # of 20 iterations, the first kill is before the twelfth
+KILLED = [
+    (1, [SHORT, "backend=envpool", "framework=torch_compile"]),
+    (1, [SHORT, "backend=device", "framework=jax_xla", *RND, "network=lstm"]),
+    (1, [SHORT, "backend=tensors", *POLES, "network=gru", "ppo.norm_obs=true", "ppo.norm_reward=true"]),
+    (3, ["backend=gymnasium", *RND, "network=gru", "ppo.update_epochs=1"]),  # the third is one of the start
+]
+"""How often each run is killed, and its words."""
+DAMAGES: range | list[int] = range(6)
+CONFIGURATIONS: range | list[int] = [0, 1, 36, 73]  # the last two run
+if "SOAK" in os.environ:
+    CARTPOLE = ["total_timesteps=245760", "checkpoint.every_iterations=20"]
+    IN_JAX = ["total_timesteps=4915200", "checkpoint.every_iterations=400"]  # ten times as fast
+    BREAKOUT = ["env=breakout", "total_timesteps=36864", "checkpoint.every_iterations=1"]
+    KILLED = [
+        *((20, [*CARTPOLE, f"backend={b}", f"framework={f}"]) for b in ("gymnasium", "envpool") for f in FRAMEWORKS),
+        (20, [*IN_JAX, "backend=device", "framework=jax_xla"]),
+        *((20, [*BREAKOUT, "backend=envpool", f"framework={f}"]) for f in FRAMEWORKS),
+    ]
+    DAMAGES, CONFIGURATIONS = range(100), range(200)
 
 
-@pytest.mark.parametrize(
-    ("backend", "framework", "kills", "words"),
-    [
-        ("envpool", "torch_compile", 1, []),
-        ("device", "jax_xla", 1, [*RND, "network=lstm"]),
-        ("tensors", "torch_eager", 1, [*POLES, "network=gru", "ppo.norm_obs=true", "ppo.norm_reward=true"]),
-        ("gymnasium", "torch_eager", 3, [*RND, "network=gru", "ppo.update_epochs=1"]),  # the third is one of the start
-    ],
-)
+@pytest.mark.parametrize(("kills", "words"), KILLED)
 def test_a_run_that_is_killed_again_and_again_ends_as_if_it_had_not_been(
-    backend: str, framework: str, kills: int, words: list[str], tmp_path: Path
+    kills: int, words: list[str], tmp_path: Path
 ) -> None:
-    steps = [] if kills > 1 else ["total_timesteps=10240"]  # of 20 iterations, the first kill is before the twelfth
-    run = [*RUN, *steps, f"backend={backend}", f"framework={framework}", *words]
+    run = [*RUN, *words]
     killed = [*run, f"outputs={tmp_path / 'killed'}"]
-    kill_and_restart(killed, kills, random.Random(backend))
-    assert learnt(trained(tmp_path / "whole", *run)) == learnt(folder_of(killed))
+    kill_and_restart(killed, kills, random.Random(str(words)), 2.0 if "env=breakout" in words else 0.2)
+    assert learnt(trained(tmp_path / "whole", *run)) == learnt(run_folder(*killed))
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +69,7 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Path], Any
     return [whole, stopped], learnt(whole)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", DAMAGES)
 def test_a_damaged_run_is_refused_untouched_or_ends_as_if_undamaged(
     seed: int, originals: tuple[list[Path], Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -75,7 +80,7 @@ def test_a_damaged_run_is_refused_untouched_or_ends_as_if_undamaged(
     resume_damaged(folders[seed % 2], reference, RUN, tmp_path, random.Random(seed), finish_here)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 36, 73])  # the last two run
+@pytest.mark.parametrize("seed", CONFIGURATIONS)
 def test_a_configuration_at_random_is_refused_in_one_line_or_runs(seed: int, tmp_path: Path) -> None:
     run_mutated(mutated(random.Random(1_000 + seed)), tmp_path)
 
@@ -91,7 +96,7 @@ def test_on_a_full_disk_a_run_ends_with_one_line_and_goes_on_when_there_is_room(
     disk: Path, originals: tuple[list[Path], Any]
 ) -> None:
     run = [*RUN, f"outputs={disk}"]
-    folder = folder_of(run)
+    folder = run_folder(*run)
     other_file = disk / "other"
     other_file.write_bytes(bytes(400_000))  # room for a checkpoint or two
     full = finish(run)
@@ -137,7 +142,7 @@ def test_a_clock_that_jumps_changes_nothing_but_the_date(originals: tuple[list[P
         "FAKETIME_CACHE_DURATION": "0",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
     }
-    folder = folder_of(jumped)
+    folder = run_folder(*jumped)
     with started(*jumped, by=command([]), env=fake, stdout=subprocess.PIPE) as run:
         wait_until(run, lambda: count_rows(folder) >= 20)
         clock.write_text("-10d")

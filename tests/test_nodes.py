@@ -13,9 +13,9 @@ import pytest
 from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.runners import checkpoint
-from tests.faults import command, folder_of
+from tests.faults import command
 from tests.refusals import assert_one_line
-from tests.training import ENVIRONMENT, ROOT, trained
+from tests.training import ENVIRONMENT, ROOT, run_folder, trained
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +65,7 @@ def test_jax_on_two_machines_trains_as_in_one_process(words: str, tmp_path: Path
     two = [*run, f"outputs={tmp_path / 'two'}"]
     for process in train_as_two_machines([*two, "devices=2"]):
         assert process.returncode == 0, process.stderr
-    folders = [folder_of(two), trained(tmp_path / "one", *run)]
+    folders = [run_folder(*two), trained(tmp_path / "one", *run)]
     assert (folders[0] / "episodes.jsonl").read_text() == (folders[1] / "episodes.jsonl").read_text()
     ours, theirs = (checkpoint.load_newest(folder / "checkpoints") for folder in folders)
     assert ours
