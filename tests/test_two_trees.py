@@ -1,4 +1,4 @@
-"""Two checkouts compared: a tree is the same as itself, rounding differs from faults, renamed things are paired."""
+"""Two checkouts compared: a tree is the same as itself, rounding differs from faults, what differs is named."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import safetensors.numpy
 
 from tests.source_mutations import ROOT, Mutation, copy_checkout
 from tests.two_trees.cases import CASES
-from tests.two_trees.lockstep import Distance, compare, distance, new_words
-from tests.two_trees.same import differences
+from tests.two_trees.lockstep import TOLERANCE, Distance, compare, distance
 
 NOTHING = Distance(0.0, 0.0, 0.0, ())
 MLP = next(case for case in CASES if case.name == "mlp" and "framework=torch_eager" in case.words)
@@ -33,14 +32,14 @@ def with_patch(copy: Path, old: str, new: str) -> Distance:
     before = path.read_text()
     path.write_text(text)
     try:
-        return compare(ROOT, copy, MLP)
+        return compare(ROOT, copy, MLP, TOLERANCE)
     finally:
         path.write_text(before)
 
 
 @pytest.mark.slow
 def test_a_tree_trains_as_it_does_itself(copy: Path) -> None:
-    assert compare(ROOT, copy, MLP) == NOTHING
+    assert compare(ROOT, copy, MLP, 0.0) == NOTHING
 
 
 @pytest.mark.slow
@@ -48,10 +47,10 @@ def test_rounding_is_told_from_a_fault(copy: Path) -> None:
     deltas = "rewards + gamma * bootstrap * values[1:] - values[:-1]"
     rounded = with_patch(copy, deltas, "rewards - values[:-1] + gamma * bootstrap * values[1:]")
     assert 0.0 < rounded.parameters < 1e-11
-    assert rounded.within_rounding
+    assert rounded.within(TOLERANCE)
     wrong = with_patch(copy, "centered / (xp.sqrt(variance) + 1e-8)", "centered / (xp.sqrt(1.01 * variance) + 1e-8)")
     assert wrong.parameters > 1e-4
-    assert not wrong.within_rounding
+    assert not wrong.within(TOLERANCE)
 
 
 # --- Files ------------------------------------------------------------------------------------------------------------
@@ -76,48 +75,55 @@ def write_run(folder: Path, **changes: Any) -> Path:
     return folder
 
 
+BOTH = ("iteration_00000001", "iteration_00000002")
+
+
 @pytest.mark.parametrize(
-    ("changes", "expected"),
+    ("changes", "expected", "lines"),
     [
-        ({}, NOTHING),
-        ({"params.actor": [0.0, 1e-9, 0.0, 0.0]}, Distance(1e-9, 0.0, 0.0, ())),
-        ({"statistics.seen": [2.0, 2.0, 2.2]}, Distance(0.0, 0.2 / 12**0.5, 0.0, ())),
-        ({"entropy": 0.6}, Distance(0.0, 0.0, 0.2, ())),
-        ({"length": 9}, Distance(0.0, 0.0, 0.0, ("episodes.jsonl: length differs first in row 0",))),
-        ({"entropy": None}, Distance(0.0, 0.0, 0.0, ("metrics.jsonl: entropy is missing in other rows",))),
-        ({"statistics.seen": [2.0, 2.0, np.nan]}, Distance(0.0, np.inf, 0.0, ())),
+        ({}, (0.0, 0.0, 0.0), []),
+        ({"params.actor": [0.0, 1e-11, 0.0, 0.0]}, (1e-11, 0.0, 0.0), []),
+        (
+            {"params.actor": [0.0, 1e-9, 0.0, 0.0]},
+            (1e-9, 0.0, 0.0),
+            [f"{k}: params.actor differs by 1.0e-09" for k in BOTH],
+        ),
+        (
+            {"statistics.seen": [2.0, 2.0, 2.2]},
+            (0.0, 0.2 / 12**0.5, 0.0),
+            [f"{k}: statistics.seen differs by 5.8e-02" for k in BOTH],
+        ),
+        (
+            {"statistics.seen": [2.0, 2.0, np.nan]},
+            (0.0, np.inf, 0.0),
+            [f"{k}: statistics.seen differs by inf" for k in BOTH],
+        ),
+        ({"entropy": 0.6}, (0.0, 0.0, 0.2), ["metrics.jsonl: entropy differs by 2.0e-01"]),
+        ({"length": 9}, (0.0, 0.0, 0.0), ["episodes.jsonl: length differs first in row 0"]),
+        ({"entropy": None}, (0.0, 0.0, 0.0), ["metrics.jsonl: entropy is missing in other rows"]),
     ],
 )
-def test_distances_of_files(changes: dict[str, Any], expected: Distance, tmp_path: Path) -> None:
-    found = distance(write_run(tmp_path / "old"), write_run(tmp_path / "new", **changes), {})
-    assert found[:3] == pytest.approx(expected[:3], rel=1e-6)
-    assert found.mismatches == expected.mismatches
-    assert found.within_rounding == (expected == NOTHING)
+def test_distances_of_files(
+    changes: dict[str, Any], expected: tuple[float, ...], lines: list[str], tmp_path: Path
+) -> None:
+    found = distance(write_run(tmp_path / "old"), write_run(tmp_path / "new", **changes), TOLERANCE)
+    assert found[:3] == pytest.approx(expected, rel=1e-6)
+    assert sorted(found.mismatches) == lines
+    assert found.within(TOLERANCE) == (not lines)
 
 
-def test_names_of_the_new_tree_are_brought_along(tmp_path: Path) -> None:
-    names = {"statistics.seen": "statistics.flags", "entropy": "policy_entropy", "length": "episode_length"}
-    old, new = write_run(tmp_path / "old"), write_run(tmp_path / "new", names=names)
-    assert distance(old, new, names) == NOTHING
-    lines = distance(old, new, {}).mismatches
-    assert "iteration_00000001: statistics.seen is gone" in lines
-    assert "iteration_00000001: statistics.flags is new" in lines
-    assert "metrics.jsonl: policy_entropy is new" in lines
-    without = {name: value for name, value in names.items() if name != "length"} | {"length": None}
-    assert distance(old, new, without).mismatches == ("episodes.jsonl: episode_length is new",)
-    words = ["ppo.num_envs=4", "opponents.pool_size=2", "env=cartpole"]
-    assert new_words(words, {"opponents": None, "ppo.num_envs": "env.count"}) == ["env.count=4", "env=cartpole"]
-
-
-def test_what_differs_bit_for_bit_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"params.actor": [0.0, 5e-324, 0.0, 0.0]}, "iteration_00000001: params.actor differs by 2.2e-308"),
+        ({"params.actor": [0.0, -0.0, 0.0, 0.0]}, "iteration_00000001: params.actor differs by 2.2e-308"),
+        ({"params.actor": [0, 0, 0, 1]}, "iteration_00000001: params.actor is float64[4] and int64[4]"),
+        ({"entropy": 0.5 + 2**-53}, "metrics.jsonl: entropy differs by 2.2e-16"),
+        ({"names": {"entropy": "policy_entropy"}}, "metrics.jsonl: policy_entropy is new"),
+        ({"names": {"statistics.seen": "statistics.flags"}}, "iteration_00000001: statistics.seen is gone"),
+    ],
+)
+def test_a_single_bit_and_a_name_are_found(changes: dict[str, Any], line: str, tmp_path: Path) -> None:
     old = write_run(tmp_path / "old")
-    assert differences(old, write_run(tmp_path / "same")) == []
-    names = {"statistics.seen": "statistics.flags"}
-    assert differences(
-        old, write_run(tmp_path / "new", names=names, entropy=0.6, **{"params.actor": [0, 0, 0, 1]})
-    ) == [
-        "metrics.jsonl: 2 rows and 2, the first that differs is 0",
-        "statistics.flags is in one checkpoint alone",
-        "statistics.seen is in one checkpoint alone",
-        "params.actor: float64(4,) and int64(4,), largest gap 1.0",
-    ]
+    assert distance(old, write_run(tmp_path / "same"), 0.0) == NOTHING
+    assert line in distance(old, write_run(tmp_path / "new", **changes), 0.0).mismatches

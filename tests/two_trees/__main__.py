@@ -5,9 +5,9 @@
     python -m tests.two_trees speed OLD NEW [WORD...] --rounds 10   seconds of an iteration, in alternation
 
 `WORD...` choose the commands that contain all of them. Both checkouts are run by this Python, whose packages they
-share; nothing is imported from either. `same` exits 1 if rows, but for times, or arrays of the last checkpoint differ;
-`lockstep` if a distance is above 1e-10, of the parameters' movement or of the array or column; `speed` if an interval
-of a ratio new / old lies below 0.97.
+share; nothing is imported from either. `same` exits 1 if rows, but for times, arrays of checkpoints or names of run
+folders differ; `lockstep` if a distance is above 1e-10, of the parameters' movement or of the array or column; `speed`
+if an interval of a ratio new / old lies below 0.97.
 """
 
 from __future__ import annotations
@@ -18,34 +18,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.two_trees.cases import CASES, FRAMEWORKS
-from tests.two_trees.lockstep import lockstep
-from tests.two_trees.same import same
+from tests.two_trees.cases import CASES, FRAMEWORKS, RUNS
+from tests.two_trees.lockstep import TOLERANCE, lockstep
 from tests.two_trees.speed import speed
 
-SHORT = ["total_timesteps=4096", "checkpoint.every_iterations=3"]
-HOPPER = ["env=hopper", "backend=envpool", "ppo.num_steps=256", "total_timesteps=2048", SHORT[1]]
-RUNS = [
-    *(
-        [f"framework={framework}", "env=cartpole", f"backend={backend}", *SHORT]
-        for framework in FRAMEWORKS
-        for backend in ("gymnasium", "envpool")
-    ),
-    ["framework=jax_xla", "env=cartpole", "backend=jax", *SHORT],
-    ["framework=jax_xla", "env=cartpole", "backend=jax", "num_seeds=4", *SHORT],
-    *([f"framework={framework}", *HOPPER] for framework in FRAMEWORKS),
-    *(
-        [f"framework={framework}", "env=breakout", "backend=envpool", "total_timesteps=6144", SHORT[1]]
-        for framework in FRAMEWORKS
-    ),
-]
-"""The overrides of each; six iterations or more, with a checkpoint in between."""
 TIMED = [
     *([f"framework={framework}", "env=breakout", "backend=envpool"] for framework in FRAMEWORKS),
     ["framework=torch_eager", "env=cartpole", "backend=gymnasium"],
     ["framework=torch_compile", "env=cartpole", "backend=gymnasium"],
     ["framework=torch_compile", "env=cartpole", "backend=envpool"],
-    ["framework=jax_xla", "env=cartpole", "backend=jax"],
+    ["framework=jax_xla", "env=cartpole", "backend=device"],
     ["framework=torch_compile", "env=hopper", "backend=envpool"],
     ["framework=torch_compile", "experiment=cleanrl/ppo_atari_lstm"],
     ["framework=torch_compile", "experiment=cleanrl/ppo_trxl_proof_of_memory", "ppo.num_envs=4"],
@@ -72,15 +54,14 @@ def main() -> int:
     for tree in trees:
         if not (tree / "ppo_bench" / "__init__.py").exists():
             parser.error(f"{tree} is not a checkout: it has no ppo_bench/__init__.py")
-    cases = [case for case in CASES if _chosen([(case.name, *case.words)], options.words)]
-    commands = _chosen(RUNS if options.what == "same" else TIMED, options.words)
-    if not (cases if options.what == "lockstep" else commands):
+    everything = RUNS if options.what == "same" else CASES
+    cases = [case for case in everything if _chosen([(case.name, *case.words)], options.words)]
+    commands = _chosen(TIMED, options.words)
+    if not (commands if options.what == "speed" else cases):
         parser.error(f"no command contains all of: {' '.join(options.words)}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that trainings are ended
-    if options.what == "same":
-        return min(1, same(*trees, commands))
-    if options.what == "lockstep":
-        return min(1, lockstep(*trees, cases))
+    if options.what != "speed":
+        return min(1, lockstep(*trees, cases, 0.0 if options.what == "same" else TOLERANCE))
     return min(1, speed(*trees, commands, pairs=options.pairs, rounds=options.rounds, seconds=options.seconds))
 
 

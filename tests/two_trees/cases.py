@@ -1,4 +1,4 @@
-"""The commands that `lockstep` runs: every network, algorithm, backend and framework, a few iterations of each."""
+"""The commands of `same`; those of `lockstep`: every network, algorithm, backend and framework."""
 
 from __future__ import annotations
 
@@ -50,23 +50,23 @@ ON_HOST: dict[str, tuple[str, int, int]] = {
 }
 """Overrides, environments and steps of a rollout, by name; each in all frameworks."""
 IN_PROGRAM: dict[str, tuple[str, int, int]] = {
-    "mlp": ("env=cartpole backend=jax", 8, 32),
-    "num_seeds": ("env=cartpole backend=jax num_seeds=3", 4, 32),
-    "grid": ("env=cartpole backend=jax grid={ppo.learning_rate:[1e-3,2.5e-4]}", 4, 32),
-    "iterations_per_call": ("env=acrobot backend=jax framework.iterations_per_call=2", 4, 32),
-    "minatar_cnn": ("env=minatar_breakout backend=jax", 8, 16),
-    "action masks": ("env=tic_tac_toe backend=jax", 16, 16),
-    "lstm": ("env=cartpole_masked backend=jax", 8, 32),
-    "rnd": (DEEP_SEA + "backend=jax", 4, 32),
-    "normalisation, actions of floats": ("env=pendulum backend=jax", 4, 128),
-    "time limits": ("env=proof_of_memory backend=jax", 4, 32),
-    "two devices": ("env=cartpole backend=jax " + NORMALISED + TWO_DEVICES, 4, 32),
+    "mlp": ("env=cartpole backend=device", 8, 32),
+    "num_seeds": ("env=cartpole backend=device num_seeds=3", 4, 32),
+    "grid": ("env=cartpole backend=device grid={ppo.learning_rate:[1e-3,2.5e-4]}", 4, 32),
+    "iterations_per_call": ("env=acrobot backend=device framework.iterations_per_call=2", 4, 32),
+    "minatar_cnn": ("env=minatar_breakout backend=device", 8, 16),
+    "action masks": ("env=tic_tac_toe backend=device", 16, 16),
+    "lstm": ("env=cartpole_masked backend=device", 8, 32),
+    "rnd": (DEEP_SEA + "backend=device", 4, 32),
+    "normalisation, actions of floats": ("env=pendulum backend=device", 4, 128),
+    "time limits": ("env=proof_of_memory backend=device", 4, 32),
+    "two devices": ("env=cartpole backend=device " + NORMALISED + TWO_DEVICES, 4, 32),
 }
 """The same for environments in a JAX program."""
 
 
 class Case(NamedTuple):
-    """One command of `lockstep`."""
+    """One command; the first of its words is the framework."""
 
     name: str
     words: tuple[str, ...]
@@ -82,8 +82,19 @@ CASES = [
     *(_case(name, framework, *rest) for name, rest in ON_HOST.items() for framework in FRAMEWORKS),
     *(_case(f"program: {name}", "jax_xla", *rest) for name, rest in IN_PROGRAM.items()),
 ]
-RENAMED: dict[str, str | None] = {}
-"""Names in the new tree, by those in the old one: of keys, columns of rows and arrays of checkpoints.
-
-A name stands for all names that continue it after a dot. None: the new tree has no such thing.
-"""
+"""The cases of `lockstep`."""
+SHORT = " total_timesteps=4096 checkpoint.every_iterations=3"
+SHORT_RUNS = {
+    "env=cartpole backend=gymnasium" + SHORT: FRAMEWORKS,
+    "env=cartpole backend=envpool" + SHORT: FRAMEWORKS,
+    "env=cartpole backend=device" + SHORT: FRAMEWORKS[-1:],
+    "env=cartpole backend=device num_seeds=4" + SHORT: FRAMEWORKS[-1:],
+    "env=hopper backend=envpool ppo.num_steps=256 total_timesteps=2048 checkpoint.every_iterations=3": FRAMEWORKS,
+    "env=breakout backend=envpool total_timesteps=6144 checkpoint.every_iterations=3": FRAMEWORKS,
+}
+RUNS = [
+    Case(words, (f"framework={framework}", *words.split()))
+    for words, frameworks in SHORT_RUNS.items()
+    for framework in frameworks
+]
+"""The cases of `same`: six iterations or more, with a checkpoint in between."""

@@ -1,8 +1,9 @@
-"""Do two checkouts train the same to within rounding? In float64, free running, for a few iterations of each case."""
+"""Do two checkouts train the same, bit for bit or to within rounding? Free running, a few iterations of each case."""
 
 from __future__ import annotations
 
 import math
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,15 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tests.two_trees.cases import RENAMED, Case
+from tests.two_trees.cases import Case
 from tests.two_trees.trees import Arrays, checkpoints, rows, train_both
 
 TOLERANCE = 1e-10
 """Largest distance of parameters in lengths of their movement, and of all else in lengths of itself."""
 EXACT_COLUMNS = ("iteration", "global_step", "episodes", "env", "length")
 """Columns of integers. They differ as soon as an action does."""
-
-Renames = Mapping[str, str | None]
 
 
 class Distance(NamedTuple):
@@ -31,49 +30,38 @@ class Distance(NamedTuple):
     metrics: float
     """Largest distance of a metric or return, in units of the column's largest absolute value."""
     mismatches: tuple[str, ...]
-    """Rows, names, shapes and integers that differ, a line each."""
+    """What differs by more than the tolerance, and rows, names, shapes and integers that differ, a line each."""
 
-    @property
-    def within_rounding(self) -> bool:
+    def within(self, tolerance: float) -> bool:
         """Whether the runs are the same training."""
-        return not self.mismatches and max(self[:3]) <= TOLERANCE
+        return not self.mismatches and max(self[:3]) <= tolerance
 
 
-def new_name(name: str, renamed: Renames) -> str | None:
-    """The name in the new tree of what the old tree calls `name`; None if it has no such thing."""
-    for old, new in renamed.items():
-        if name == old or name.startswith(f"{old}."):
-            return None if new is None else new + name[len(old) :]
-    return name
-
-
-def new_words(words: Sequence[str], renamed: Renames) -> list[str]:
-    """The overrides of the new tree that correspond to `words` of the old one."""
-    pairs = [(new_name(key, renamed), value) for key, _, value in (word.partition("=") for word in words)]
-    return [f"{key}={value}" for key, value in pairs if key is not None]
-
-
-def distance(old: Path, new: Path, renamed: Renames) -> Distance:
+def distance(old: Path, new: Path, tolerance: float) -> Distance:
     """The distance of two run folders."""
     before, after = checkpoints(old), checkpoints(new)
     mismatches = [f"checkpoints {sorted(before)} and {sorted(after)}"] if before.keys() != after.keys() else []
     first, *_, last = before.values()
     moved = _length([last[name] - first[name] for name in last if _is_parameter(name)])
-    parameters = arrays = 0.0
+    parameters = arrays = metrics = 0.0
     for iteration in before.keys() & after.keys():
-        pairs, wrong = _paired(before[iteration], after[iteration], renamed)
-        mismatches += [f"{iteration}: {line}" for line in wrong]
+        pairs, wrong = _paired(before[iteration], after[iteration])
         gaps = {name: _gap(*pair) for name, pair in pairs.items()}
-        of_parameters = math.hypot(*(gap for name, gap in gaps.items() if _is_parameter(name)))
-        parameters = max(parameters, _ratio(of_parameters, moved))
-        others = [_ratio(gap, _length([pairs[name][0]])) for name, gap in gaps.items() if not _is_parameter(name)]
-        arrays = max([arrays, *others])
-    metrics = 0.0
+        parameters = max(parameters, _ratio(math.hypot(*(gaps[name] for name in gaps if _is_parameter(name))), moved))
+        ratios = {
+            name: _ratio(gap, moved if _is_parameter(name) else _length([pairs[name][0]])) for name, gap in gaps.items()
+        }
+        arrays = max([arrays, *(ratio for name, ratio in ratios.items() if not _is_parameter(name))])
+        mismatches += [f"{iteration}: {line}" for line in (*wrong, *_above(ratios, tolerance))]
     for name in ("metrics", "episodes"):
-        gap, wrong = _distance_of_rows(rows(old, name), rows(new, name), renamed)
-        metrics = max(metrics, gap)
-        mismatches += [f"{name}.jsonl: {line}" for line in wrong]
+        ratios, wrong = _distances_of_rows(rows(old, name), rows(new, name))
+        metrics = max([metrics, *ratios.values()])
+        mismatches += [f"{name}.jsonl: {line}" for line in (*wrong, *_above(ratios, tolerance))]
     return Distance(parameters, arrays, metrics, tuple(mismatches))
+
+
+def _above(ratios: Mapping[str, float], tolerance: float) -> list[str]:
+    return [f"{name} differs by {ratio:.1e}" for name, ratio in ratios.items() if ratio > tolerance]
 
 
 def _is_parameter(name: str) -> bool:
@@ -81,8 +69,10 @@ def _is_parameter(name: str) -> bool:
 
 
 def _gap(old: np.ndarray, new: np.ndarray) -> float:
-    """Norm of the difference; 0 if the arrays are equal bit for bit, not numbers included."""
-    return 0.0 if old.tobytes() == new.tobytes() else _length([np.subtract(old, new, dtype=np.float64)])
+    """Norm of the difference; 0 only if the arrays are equal bit for bit, not numbers included."""
+    if old.tobytes() == new.tobytes():
+        return 0.0
+    return _length([np.subtract(old, new, dtype=np.float64)]) or sys.float_info.min
 
 
 def _length(arrays: Sequence[np.ndarray]) -> float:
@@ -98,37 +88,32 @@ def _ratio(gap: float, scale: float) -> float:
     return ratio if math.isfinite(ratio) else math.inf
 
 
-def _paired(old: Arrays, new: Arrays, renamed: Renames) -> tuple[dict[str, tuple[np.ndarray, np.ndarray]], list[str]]:
-    """The arrays of both checkpoints by their old names, and what cannot be paired."""
-    names = {name: new_name(name, renamed) for name in old}
-    wrong = [f"{name} is new" for name in sorted(new.keys() - set(names.values()))]
+def _paired(old: Arrays, new: Arrays) -> tuple[dict[str, tuple[np.ndarray, np.ndarray]], list[str]]:
+    """The arrays of both checkpoints by their names, and what cannot be paired."""
+    wrong = [f"{name} is new" for name in sorted(new.keys() - old.keys())]
     pairs = {}
-    for name, other in names.items():
-        if other is None:
-            continue
-        if other not in new:
+    for name, array in old.items():
+        if name not in new:
             wrong.append(f"{name} is gone")
-        elif new[other].shape != old[name].shape or new[other].dtype != old[name].dtype:
-            shapes = [f"{array.dtype}{list(array.shape)}" for array in (old[name], new[other])]
+        elif new[name].shape != array.shape or new[name].dtype != array.dtype:
+            shapes = [f"{each.dtype}{list(each.shape)}" for each in (array, new[name])]
             wrong.append(f"{name} is {shapes[0]} and {shapes[1]}")
         else:
-            pairs[name] = old[name], new[other]
+            pairs[name] = array, new[name]
     return pairs, wrong
 
 
-def _distance_of_rows(
-    old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]], renamed: Renames
-) -> tuple[float, list[str]]:
-    """Largest distance of a column of numbers, and what else differs."""
+def _distances_of_rows(
+    old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]
+) -> tuple[dict[str, float], list[str]]:
+    """The largest distance of each column of numbers, and what else differs."""
     if len(old) != len(new):
-        return 0.0, [f"{len(old)} rows and {len(new)}"]
-    names = {name: new_name(name, renamed) for row in old for name in row}
-    wrong = [f"{name} is new" for name in sorted({name for row in new for name in row} - set(names.values()))]
-    largest = 0.0
-    for name, other in names.items():
-        if other is None:
-            continue
-        columns = [[row.get(key) for row in table] for key, table in ((name, old), (other, new))]
+        return {}, [f"{len(old)} rows and {len(new)}"]
+    names = {name: None for row in old for name in row}
+    wrong = [f"{name} is new" for name in sorted({name for row in new for name in row} - names.keys())]
+    ratios = {}
+    for name in names:
+        columns = [[row.get(name) for row in table] for table in (old, new)]
         if [x is None for x in columns[0]] != [x is None for x in columns[1]]:
             wrong.append(f"{name} is missing in other rows")
             continue
@@ -136,34 +121,39 @@ def _distance_of_rows(
         if name in EXACT_COLUMNS and (mine != theirs).any():
             wrong.append(f"{name} differs first in row {int(np.flatnonzero(mine != theirs)[0])}")
         elif mine.size:
-            largest = max(largest, _ratio(float(np.abs(mine - theirs).max()), float(np.abs(mine).max())))
-    return largest, wrong
+            ratios[name] = _ratio(float(np.abs(mine - theirs).max()), float(np.abs(mine).max()))
+    return ratios, wrong
 
 
-def compare(old: Path, new: Path, case: Case, renamed: Renames = RENAMED) -> Distance:
-    """Run a case in both trees; the largest distances of its runs."""
+def compare(old: Path, new: Path, case: Case, tolerance: float) -> Distance:
+    """Run a case in both trees; the largest distances of its runs. With tolerance 0, names of folders are compared."""
     with tempfile.TemporaryDirectory() as scratch:
-        folders = train_both(old, new, (case.words, new_words(case.words, renamed)), Path(scratch))
-        found = [distance(before, after, renamed) for before, after in zip(*folders, strict=True)]
+        folders = train_both(old, new, case.words, Path(scratch))
+        found = [distance(before, after, tolerance) for before, after in zip(*folders, strict=True)]
+    mismatches = [line for each in found for line in each.mismatches]
+    for mine, theirs in zip(*folders, strict=True):
+        if tolerance == 0.0 and mine.parts[-2:] != theirs.parts[-2:]:
+            mismatches.append(f"the folder {'/'.join(mine.parts[-2:])} is {'/'.join(theirs.parts[-2:])}")
     return Distance(
         max(each.parameters for each in found),
         max(each.arrays for each in found),
         max(each.metrics for each in found),
-        tuple(line for each in found for line in each.mismatches),
+        tuple(mismatches),
     )
 
 
-def lockstep(old: Path, new: Path, cases: Sequence[Case]) -> int:
+def lockstep(old: Path, new: Path, cases: Sequence[Case], tolerance: float) -> int:
     """Compare every case in both trees and print a row of each; how many are not the same training."""
     failed = 0
     print("verdict  parameters  arrays   metrics  case", flush=True)
     for case in cases:
-        found = compare(old, new, case)
-        failed += not found.within_rounding
+        found = compare(old, new, case, tolerance)
+        same = found.within(tolerance)
+        failed += not same
         numbers = f"{found.parameters:<10.1e}  {found.arrays:<7.1e}  {found.metrics:<7.1e}"
-        framework = next(word for word in case.words if word.startswith("framework=")).partition("=")[2]
-        print(f"{'same   ' if found.within_rounding else 'DIFFERS'}  {numbers}  {framework}, {case.name}", flush=True)
-        for line in found.mismatches[:4]:
+        framework = case.words[0].partition("=")[2]
+        print(f"{'same   ' if same else 'DIFFERS'}  {numbers}  {framework}, {case.name}", flush=True)
+        for line in found.mismatches[:6]:
             print(f"         {line}", flush=True)
     print(f"{len(cases) - failed} of {len(cases)} cases train the same")
     return failed

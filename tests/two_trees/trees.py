@@ -36,13 +36,13 @@ def run_folders(tree: Path, words: Sequence[str], training: subprocess.Popen[str
     return [Path(line) for line in printed.splitlines()]
 
 
-def train_both(old: Path, new: Path, words: tuple[Sequence[str], Sequence[str]], scratch: Path) -> list[list[Path]]:
-    """The run folders of one command in both trees at the same time; `words` are its overrides in each."""
-    trees = list(zip((old, new), words, (scratch / "old", scratch / "new"), strict=True))
+def train_both(old: Path, new: Path, words: Sequence[str], scratch: Path) -> list[list[Path]]:
+    """The run folders of one command in both trees at the same time, below `scratch / "old"` and `scratch / "new"`."""
+    trees = ((old, scratch / "old"), (new, scratch / "new"))
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    trainings = [start_training(tree, own, outputs, **pipes) for tree, own, outputs in trees]
+    trainings = [start_training(tree, words, outputs, **pipes) for tree, outputs in trees]
     try:
-        return [run_folders(tree, own, each) for (tree, own, _), each in zip(trees, trainings, strict=True)]
+        return [run_folders(tree, words, each) for (tree, _), each in zip(trees, trainings, strict=True)]
     finally:
         for training in trainings:
             training.kill()
