@@ -1,8 +1,7 @@
-"""README and docs/: every block of commands is marked and is a configuration; every link leads somewhere."""
+"""README and docs/: every block of commands is marked and is a configuration; files and keys that they name exist."""
 
 from __future__ import annotations
 
-import ast
 import re
 from pathlib import Path
 
@@ -18,8 +17,6 @@ from tests.runners import composed
 from tests.training import ROOT
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
-LINK = re.compile(r"\]\(([^)\s]+)\)|(?:src|href|srcset)=\"([^\"]+)\"")
-FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
 
 
 def named(value: Path | Block) -> str:
@@ -45,53 +42,6 @@ def test_the_words_of_a_block_are_a_configuration(block: Block) -> None:
             if block.kind == "composed":
                 config.require()
                 config.backend.make(config.task).close()
-
-
-# --- Links ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("page", PAGES, ids=named)
-def test_links_lead_to_files_and_headings_of_the_repository(page: Path) -> None:
-    text = FENCE.sub("", page.read_text(encoding="utf-8"))
-    broken = [link for match in LINK.finditer(text) if (link := match[1] or match[2]) and not _leads(link, page)]
-    assert broken == []
-
-
-def _leads(link: str, page: Path) -> bool:
-    path, _, fragment = link.partition("#")
-    if re.match(r"https?://[\w.-]+\.\w+", link):
-        return True
-    target = (page.parent / path).resolve() if path else page
-    generated = page.parent.name == "docs" and (path.startswith("presets/") or path in GENERATED)
-    if generated:
-        return True
-    if not target.exists():
-        return False
-    if not fragment or target.suffix not in (".md", ".py", ".yaml"):
-        return True
-    if target.suffix == ".md":
-        return fragment in _headings(target)
-    return target.suffix == ".yaml" or fragment in _definitions(target)
-
-
-GENERATED = ("configuration.md", "environment-files.md", "index.md", "machines.md")
-"""Pages that the site makes: docs/generator."""
-
-
-def _headings(page: Path) -> set[str]:
-    text = FENCE.sub("", page.read_text(encoding="utf-8"))
-    titles = re.findall(r"^#+ (.+)$", text, re.M)
-    return {re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", title.lower()).strip()) for title in titles}
-
-
-def _definitions(file: Path) -> set[str]:
-    nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-    kinds = (ast.FunctionDef, ast.ClassDef)
-    found = [node for node in nodes if isinstance(node, kinds)]
-    inner = {
-        f"{a.name}.{b.name}" for a in found for b in a.body if isinstance(a, ast.ClassDef) and isinstance(b, kinds)
-    }
-    return {node.name for node in found} | inner
 
 
 def test_no_page_names_a_file_that_is_gone() -> None:
