@@ -1,4 +1,4 @@
-"""Functions recorded as CUDA graphs: they call only what can be recorded, and copy little to a GPU. Shown without one.
+"""Functions recorded as CUDA graphs: they call only what can be recorded. Shown without a GPU.
 
 A recording cannot wait for the device, copy between it and the host, or follow a tensor to another address.
 """
@@ -6,7 +6,6 @@ A recording cannot wait for the device, copy between it and the host, or follow 
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,15 +18,7 @@ from torch.utils._pytree import tree_leaves
 from ppo_bench.mathematics import ppo
 from ppo_bench.runners.base import TrainingSpec
 from ppo_bench.runners.torch import TorchLearner
-from tests.without_data import (
-    CASES,
-    arrays_of,
-    gpu_without_data,
-    masked_problem,
-    problem_of,
-    record,
-    seen_of,
-)
+from tests.without_data import CASES, arrays_of, masked_problem, problem_of, record, seen_of
 
 pytestmark = pytest.mark.slow
 WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "_unique2", "unique_dim", "equal", "is_nonzero")
@@ -35,12 +26,6 @@ WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "_unique2"
 COPIES = ("to", "_to_copy", "cpu", "cuda", "copy_")
 FROM_THE_HOST = ("lift_fresh", "lift_fresh_copy")
 """Tensors of Python's or NumPy's numbers, which are copied to the device from memory that may move."""
-
-
-@pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
-    with gpu_without_data(monkeypatch) as device:
-        yield device
 
 
 class Recording(TorchDispatchMode):
@@ -162,43 +147,3 @@ def test_a_tensor_that_moves_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Adam, "step", moved)
     with pytest.raises(AssertionError, match="a tensor lies at another address now"):
         iterations(problem_of("mlp, choices"))
-
-
-# --- Copies between host and device -----------------------------------------------------------------------------------
-
-
-class Crossings(TorchDispatchMode):
-    """Counts what crosses to the device (`in`) and back (`out`)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.count: Counter[str] = Counter()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = [x.device.type for x in tree_leaves(args) if isinstance(x, torch.Tensor)]
-        found = func(*args, **(kwargs or {}))
-        if func.overloadpacket.__name__ in COPIES:
-            ends = (given[1], given[0]) if func.overloadpacket.__name__ == "copy_" else (given[0], found.device.type)
-            if ends[0] != ends[1]:
-                self.count["in" if ends[1] == "cuda" else "out"] += 1
-        return found
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_a_step_crosses_to_the_gpu_once_and_back_once(case: str, gpu: torch.device) -> None:
-    """With a memory it has one more: where environments began anew."""
-    spec = problem_of(case)
-    learner = TorchLearner(spec, None)
-    state = learner.begin_rollout(learner.load(arrays_of(spec)), 1, 1)
-    with learner.acting_context(), Crossings() as crossings:
-        state, _ = learner.act(state, 0, seen_of(spec))
-    assert crossings.count == {"in": 2 if state.carry else 1, "out": 1}
-
-
-def test_a_step_of_a_game_takes_what_is_legal_along(gpu: torch.device) -> None:
-    spec = masked_problem()
-    learner = TorchLearner(spec, None)
-    state = learner.begin_rollout(learner.load(arrays_of(spec)), 1, 1)
-    with learner.acting_context(), Crossings() as crossings:
-        learner.act(state, 0, seen_of(spec))
-    assert crossings.count == {"in": 2, "out": 1}

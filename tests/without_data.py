@@ -1,23 +1,19 @@
-"""Tensors without data that say they are on a GPU, and problems of every network and algorithm for them."""
+"""Problems of every network and algorithm for tensors without data, and what reads these."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch._dynamo import trace_rules
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ppo_bench.envs.base import PolicyInput
 from ppo_bench.mathematics.arrays import ArrayRole, Arrays, default_arrays, select_roles
-from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.runners import torch as torch_runner
-from ppo_bench.runners import torch_device, torch_functions
+from ppo_bench.runners import torch_functions
 from ppo_bench.runners.array_specs import array_specs, initial_arrays
 from ppo_bench.runners.base import TrainingSpec
 from tests.runners import problem_for
@@ -109,47 +105,6 @@ def reads_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.Tensor, "tolist", lambda x: zeros(x).tolist())
     monkeypatch.setattr(torch.Tensor, "__float__", lambda x: 0.0)
     monkeypatch.setattr(torch_runner, "set_threads", lambda _: None)
-
-
-@contextmanager
-def gpu_without_data(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
-    """A GPU on which tensors have no data, and no gradients: PyTorch's tape wants a device's streams."""
-    device = torch.device("cuda", 0)
-    trace_rules.get_torch_obj_rule_map()  # learnt once: not from the functions that are replaced
-    monkeypatch.setattr(torch_runner, "pick_device", lambda *_: device)
-    monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "none")
-    reads_zeros(monkeypatch)
-    # The three that ask for a device's library although tensors are fake.
-    monkeypatch.setattr(torch.Tensor, "copy_", _copied)
-    monkeypatch.setattr(torch, "asarray", lambda x, dtype: x.to(dtype))
-    monkeypatch.setattr(torch.Tensor, "__getitem__", _part)
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        yield device
-    torch_device.set_precision(PRECISIONS["float32"])
-
-
-def _copied(x: torch.Tensor, other: torch.Tensor) -> Any:
-    return torch.ops.aten.copy_(x, other)
-
-
-def _part(x: torch.Tensor, index: Any) -> torch.Tensor:
-    """`x[index]` by operations that fake tensors dispatch."""
-    places = list(index if isinstance(index, tuple) else (index,))
-    if Ellipsis in places:
-        at = places.index(Ellipsis)
-        places[at : at + 1] = [slice(None)] * (x.dim() - sum(place is not None for place in places) + 1)
-    axis = 0
-    for place in places:
-        if place is None:
-            x, axis = x.unsqueeze(axis), axis + 1
-        elif isinstance(place, slice):
-            x, axis = torch.ops.aten.slice(x, axis, place.start, place.stop, place.step or 1), axis + 1
-        elif isinstance(place, int):
-            x = x.select(axis, place)
-        else:
-            x, axis = x.index_select(axis, place), axis + 1
-    return x
 
 
 def _from_the_host_alone(zeros: Any) -> Any:
