@@ -153,20 +153,9 @@ class Fails(Sound):
             (Path(__file__).parent / "level.dat").read_bytes()
 
 
-KINDS = (
-    Fails,
-    Vast,
-    Parts,
-    MissingPart,
-    Sound,
-    Moves,
-    Shape,
-    NoInfo,
-    Raises,
-    RaisesInRank1,
-    BreaksLater,
-    BreaksAtRestart,
-    LargeIntegers,
-)
-for kind in KINDS:
+def _kinds(kind: type[Sound]) -> list[type[Sound]]:
+    return [kind, *(found for below in kind.__subclasses__() for found in _kinds(below))]
+
+
+for kind in _kinds(Sound):
     gymnasium.register(f"{kind.__name__}-v0", entry_point=f"tests.broken:{kind.__name__}")

@@ -33,8 +33,3 @@ def config_with(run: Path, **changes: Any) -> None:
     about = json.loads((run / "run.json").read_text())
     about["config"] |= changes
     (run / "run.json").write_text(json.dumps(about))
-
-
-def snapshot(folder: Path) -> dict[Path, bytes]:
-    files = (path for path in folder.rglob("*") if path.is_file() and "evaluations" not in path.parts)
-    return {path: path.read_bytes() for path in files}

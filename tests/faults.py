@@ -14,7 +14,7 @@ from typing import Any
 
 from ppo_bench.configuration.load import load_config
 from tests.processes import TRAIN, count_rows, started, wait_until
-from tests.training import ENVIRONMENT, ROOT, learnt, run_folder
+from tests.training import ENVIRONMENT, ROOT, learnt, run_folder, snapshot
 
 SHARDED = ["env=cartpole", "framework=torch_eager", "device=cpu", "ppo.shards=2", "total_timesteps=12288"]
 SHARDED += ["checkpoint.every_iterations=5"]
@@ -128,15 +128,6 @@ def damage(folder: Path, rng: random.Random, trap: Path) -> str:
     return f"{kind}: {path.relative_to(folder)}{swapped}"
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    """Every file below `folder`, by its path, but for what Hydra writes at each start."""
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file() and not path.is_symlink() and path.parent.name != ".hydra"
-    }
-
-
 def resume_damaged(
     original: Path,
     reference: tuple[Any, ...],
@@ -154,17 +145,17 @@ def resume_damaged(
     folder, trap = run_folder(*overrides), outputs / "trap"
     shutil.copytree(original, folder, symlinks=True)
     done = damage(folder, rng, trap)
-    before = contents(folder)
+    before = snapshot(folder)
     run = finish(overrides)
     assert not trap.exists(), f"{done}: code was executed"
     assert "Traceback" not in run.stderr, f"{done}: {run.stderr}"
     if run.returncode == 0:
         assert run.stdout.splitlines()[-1] == str(folder), done
         if f"{folder} is done" in run.stderr:
-            assert contents(folder) == before, f"{done}: files have changed"
+            assert snapshot(folder) == before, f"{done}: files have changed"
             return
         assert learnt(folder) == reference or "warning" in run.stderr, f"{done}: ended otherwise, without a word"
         return
     assert run.returncode in (1, 2), f"{done}: exit {run.returncode}"
     assert str(folder) in run.stderr.splitlines()[-1], f"{done}: {run.stderr}"
-    assert contents(folder) == before, f"{done}: files have changed"
+    assert snapshot(folder) == before, f"{done}: files have changed"

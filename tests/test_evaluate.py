@@ -26,9 +26,9 @@ from ppo_bench.runners.base import Policy
 from ppo_bench.runners.checkpoint import Checkpoint, load, save
 from ppo_bench.runs.play import Agent, play
 from ppo_bench.runs.run_config import load_run
-from tests.evaluations import CARTPOLE, ON_CPU, RUNS, evaluated, played, snapshot
+from tests.evaluations import CARTPOLE, ON_CPU, RUNS, evaluated, played
 from tests.runners import ACTING
-from tests.training import trained
+from tests.training import snapshot, trained
 
 # --- In every framework, on every backend -----------------------------------------------------------------------------
 

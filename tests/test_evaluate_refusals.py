@@ -15,8 +15,9 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.host import to_vector_env
 from ppo_bench.runs.video.scene import open_scene
-from tests.evaluations import config_with, snapshot
+from tests.evaluations import config_with
 from tests.refusals import assert_one_line
+from tests.training import snapshot
 
 WRONG = {
     "episode=3": "unknown key episode; did you mean episodes?",

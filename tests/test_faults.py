@@ -18,10 +18,10 @@ from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.paths import FRAMEWORKS
 from tests import faults
-from tests.faults import command, contents, finish, kill_and_restart, resume_damaged, started_run
+from tests.faults import command, finish, kill_and_restart, resume_damaged, started_run
 from tests.mutations import SMALL, mutated, run_mutated
 from tests.processes import count_rows, small_disk, started, wait_until
-from tests.training import ENVIRONMENT, learnt, rows, run_folder, trained
+from tests.training import ENVIRONMENT, learnt, rows, run_folder, snapshot, trained
 
 pytestmark = pytest.mark.slow
 
@@ -113,11 +113,11 @@ def test_a_disk_that_becomes_read_only_is_named_and_nothing_changes(disk: Path) 
     run = [*RUN, f"outputs={disk}"]
     folder = started_run(run, 12)
     subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
-    before = contents(folder)
+    before = snapshot(folder)
     refused = finish(run)
     assert refused.returncode == 2
     assert refused.stderr.splitlines()[-1].startswith(f"ppo_bench: cannot write to {folder}")
-    assert contents(folder) == before
+    assert snapshot(folder) == before
 
 
 def test_too_little_memory_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,8 +50,8 @@ def learnt(folder: Path) -> tuple[list[dict[str, Any]], bytes, dict[str, bytes]]
 
 
 def snapshot(folder: Path) -> dict[Path, tuple[bytes, int]]:
-    """The content of each file below `folder`, and when it was written, but for what Hydra writes at each start."""
-    files = [path for path in folder.rglob("*") if path.is_file() and path.parent.name != ".hydra"]
+    """The content of each file of a run, and when it was written, but for evaluations and what Hydra writes."""
+    files = [path for path in folder.rglob("*") if path.is_file() and not {".hydra", "evaluations"} & {*path.parts}]
     return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
 
 
