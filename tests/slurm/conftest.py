@@ -107,20 +107,6 @@ class Runs:
             lambda: list(self.outputs.glob(f"default/*/{run}/checkpoints/iteration_*")),
         )
 
-    def process(self, run: str) -> int:
-        """The id of the process that trains a run; 0 if there is none."""
-        found = [
-            int(path.parent.name)
-            for path in Path("/proc").glob("[0-9]*/cmdline")
-            if self._is_training_of(run, _read(path).split("\0"))
-        ]
-        assert len(found) < 2, found
-        return found[0] if found else 0
-
-    def _is_training_of(self, run: str, words: list[str]) -> bool:
-        seed = f"seed={run.removeprefix('seed')}"
-        return words[1:3] == ["-m", "ppo_bench"] and seed in words and f"outputs={self.outputs}" in words
-
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Iterator[Runs]:
@@ -142,10 +128,3 @@ def said_by(main: Callable[[list[str]], int], *words: str) -> tuple[str, str]:
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:
     """A program of this project, by the interpreter of the tests."""
     return subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:  # it has ended meanwhile
-        return ""

@@ -45,6 +45,11 @@ def test_a_job_that_is_told_to_end_goes_on_and_one_that_fails_does_not(runs: Run
     assert "1 of 2 runs would be submitted" in runs.launch(*sweep, "seed=1,2", "--dry-run")
 
 
+def wait_for_progress(runs: Runs) -> None:
+    steps = runs.status()["seed1"].steps
+    runs.wait("progress", lambda s: s["seed1"].steps > steps)
+
+
 def test_time_limits_without_end_and_cancelled_jobs_are_failures(runs: Runs) -> None:
     # submitit takes every signal for the time limit's where that is less than ten minutes.
     limits = ["launch.time_minutes=9", "launch.max_timeouts=1"]
@@ -59,8 +64,10 @@ def test_time_limits_without_end_and_cancelled_jobs_are_failures(runs: Runs) -> 
     assert " CANCELLED AT " in runs.log(status["seed2"])
     runs.wait("resuming", lambda s: s["seed1"].state == "running" and "resuming" in runs.log(s["seed1"]))
     runs.wait("the second try", lambda s: s["seed1"].remarks == "requeues: 1")
-    steps = runs.status()["seed1"].steps
-    runs.wait("progress", lambda s: s["seed1"].steps > steps)
+    wait_for_progress(runs)
+    slurm("scontrol", "requeue", job)
+    runs.wait("queued again by SLURM", lambda s: s["seed1"].remarks.endswith("requeues: 2"))
+    wait_for_progress(runs)
     slurm("scancel", "--signal=USR2", job)
     status = runs.wait("given up", lambda s: s["seed1"].state == "failed")
     assert "timed-out too many times" in status["seed1"].remarks
