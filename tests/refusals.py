@@ -1,8 +1,13 @@
-"""Check of the one line that a command says when it refuses its input."""
+"""Checks of the one line that a command says when it refuses its input."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+import pytest
+
+from ppo_bench.common.cli import exit_code
 
 
 def assert_one_line(error: str, fragment: str) -> None:
@@ -12,6 +17,18 @@ def assert_one_line(error: str, fragment: str) -> None:
     assert error.count("\n") == 1
     assert fragment in error.removeprefix("ppo_bench: ")
     assert "Traceback" not in error
+
+
+def assert_refused(
+    main: Callable[[list[str]], int], words: Sequence[str], fragment: str, capture: pytest.CaptureFixture[str]
+) -> str:
+    """Failure unless a command ends with exit code 2 and prints only one line with `fragment`, which is returned."""
+    capture.readouterr()
+    assert exit_code(main, [*words]) == 2
+    printed = capture.readouterr()
+    assert printed.out == ""
+    assert_one_line(printed.err, fragment)
+    return printed.err
 
 
 def assert_untrained(folder: Path) -> None:

@@ -27,7 +27,7 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics.arrays import Arrays
-from tests.refusals import assert_one_line
+from tests.refusals import assert_refused
 from tests.training import ROOT
 
 SCRIPT = ROOT / "tests" / "like_cleanrl" / "ppo.py"
@@ -148,8 +148,7 @@ def test_a_parameter_without_a_counterpart_is_named() -> None:
     ],
 )
 def test_wrong_input_is_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert exit_code(main, [*PRESET, *words]) == 2
-    assert_one_line(capsys.readouterr().err, message)
+    assert_refused(main, [*PRESET, *words], message, capsys)
 
 
 @pytest.mark.slow

@@ -17,7 +17,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import ppo_bench
 from ppo_bench.__main__ import main
-from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics import noise, normalize
@@ -25,7 +24,7 @@ from ppo_bench.mathematics.shards import Shard
 from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.torch.ops import TorchOps
 from ppo_bench.runners.update_functions import UpdateFunctions, make_update_functions
-from tests.refusals import assert_one_line
+from tests.refusals import assert_refused
 from tests.runners import problem_for
 from tests.scenes import RandomScenes
 
@@ -181,5 +180,4 @@ def test_a_launchers_variables_that_make_no_sense_are_one_line(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     words = ["env=cartpole", "devices=2", "ppo.shards=2", "device=cpu", f"outputs={tmp_path}"]
-    assert exit_code(main, words) == 2
-    assert_one_line(capfd.readouterr().err, said)
+    assert_refused(main, words, said, capfd)

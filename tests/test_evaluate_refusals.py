@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from ppo_bench.commands.evaluate import main
-from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.host import to_vector_env
 from ppo_bench.runs.video.scene import open_scene
 from tests.evaluations import config_with
-from tests.refusals import assert_one_line
+from tests.refusals import assert_refused
 from tests.training import snapshot
 
 WRONG = {
@@ -28,21 +27,11 @@ WRONG = {
 }
 
 
-def refusal(arguments: list[str], fragment: str, capfd: pytest.CaptureFixture[str]) -> str:
-    """The one line, with `fragment` in it, of a command that ends with exit code 2."""
-    capfd.readouterr()
-    assert exit_code(main, arguments) == 2
-    printed = capfd.readouterr()
-    assert printed.out == ""
-    assert_one_line(printed.err, fragment)
-    return printed.err
-
-
 @pytest.mark.parametrize(("text", "fragment"), WRONG.items(), ids=list(WRONG))
 def test_a_wrong_word_is_one_line_and_nothing_is_written(
     text: str, fragment: str, run: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    refusal([str(run), *text.split(" ")], fragment, capfd)
+    assert_refused(main, [str(run), *text.split(" ")], fragment, capfd)
     assert not (run / "evaluations").exists()
 
 
@@ -91,16 +80,16 @@ def test_a_run_that_cannot_be_evaluated_is_one_line_and_is_left_as_it_is(
 ) -> None:
     damage(run)
     before = snapshot(run)
-    assert "rerun=true" not in refusal([str(run)], fragment, capfd)
+    assert "rerun=true" not in assert_refused(main, [str(run)], fragment, capfd)
     assert snapshot(run) == before
     assert not (run / "evaluations").exists()
 
 
 def test_without_a_run_folder_it_is_asked_for(capfd: pytest.CaptureFixture[str]) -> None:
-    refusal([], "RUN_DIR", capfd)
-    refusal(["episodes=3"], "RUN_DIR is missing: name a run's folder before the overrides", capfd)
+    assert_refused(main, [], "RUN_DIR", capfd)
+    assert_refused(main, ["episodes=3"], "RUN_DIR is missing: name a run's folder before the overrides", capfd)
 
 
 def test_of_several_runs_none_is_played_if_one_is_wrong(run: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    refusal([str(run), str(run.parent / "seed9")], "seed9 has no checkpoint", capfd)
+    assert_refused(main, [str(run), str(run.parent / "seed9")], "seed9 has no checkpoint", capfd)
     assert not (run / "evaluations").exists()

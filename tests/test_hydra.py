@@ -19,7 +19,7 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.common.values import quote
 from ppo_bench.configuration.load import load_config
 from tests.processes import TRAIN
-from tests.refusals import assert_one_line
+from tests.refusals import assert_refused
 from tests.training import ENVIRONMENT, SMALL
 
 RUN = [*SMALL, "device=cpu"]
@@ -91,8 +91,7 @@ def test_options_may_stand_between_overrides(capsys: pytest.CaptureFixture[str],
 
 
 def test_a_run_that_is_refused_as_it_is_built_leaves_no_folder(capsys: pytest.CaptureFixture[str], here: Path) -> None:
-    assert exit_code(main, [*RUN, "device=cuda:99"]) == 2
-    assert_one_line(capsys.readouterr().err, "device=cuda:99")
+    assert_refused(main, [*RUN, "device=cuda:99"], "device=cuda:99", capsys)
     assert [path for path in here.rglob("*") if path.name != "outputs"] == []
 
 
@@ -110,8 +109,7 @@ def test_what_hydra_refuses_says_what_to_change(
 ) -> None:
     (here / "experiment").mkdir()
     (here / "experiment" / "mine.yaml").write_text("seed: 2\n")
-    assert exit_code(main, words) == 2
-    assert_one_line(capsys.readouterr().err, said)
+    assert_refused(main, words, said, capsys)
 
 
 def test_another_folder_is_that_of_hydra_run_dir(capsys: pytest.CaptureFixture[str], here: Path) -> None:
@@ -120,19 +118,16 @@ def test_another_folder_is_that_of_hydra_run_dir(capsys: pytest.CaptureFixture[s
     assert (here / "mine" / ".hydra" / "config.yaml").is_file()
     assert not (here / "outputs").exists()
     for other in ("seed=2", "ppo.gamma=0.9"):
-        assert exit_code(main, [*RUN, "hydra.run.dir=mine", other]) == 2
-        assert_one_line(capsys.readouterr().err, "hydra.run.dir=mine: another run is there; choose another folder")
+        assert_refused(main, [*RUN, "hydra.run.dir=mine", other], "mine: another run is there; choose another", capsys)
     assert printed(capsys, *RUN, "hydra.run.dir=mine") == f"{here}/mine\n"
     (here / "theirs").mkdir()
     (here / "theirs" / "run.json").write_text("{}")
-    assert exit_code(main, [*RUN, "hydra.run.dir=theirs"]) == 2
-    assert_one_line(capsys.readouterr().err, "theirs: another run is there")
-    assert exit_code(main, [*RUN, "hydra.run.dir=again", "rerun=true"]) == 2
-    assert_one_line(capsys.readouterr().err, "rerun=true chooses a new folder itself; leave out one of the two")
+    assert_refused(main, [*RUN, "hydra.run.dir=theirs"], "theirs: another run is there", capsys)
+    words = [*RUN, "hydra.run.dir=again", "rerun=true"]
+    assert_refused(main, words, "rerun=true chooses a new folder itself; leave out one of the two", capsys)
     assert not (here / "again" / ".hydra").exists()
     several = ["num_seeds=2", "framework=jax_xla", "backend=device", "hydra.run.dir=mine"]
-    assert exit_code(main, [*several, "total_timesteps=1024"]) == 2
-    assert_one_line(capsys.readouterr().err, "num_seeds and grid train several runs")
+    assert_refused(main, [*several, "total_timesteps=1024"], "num_seeds and grid train several runs", capsys)
 
 
 def test_the_job_may_run_in_its_folder(capsys: pytest.CaptureFixture[str], here: Path) -> None:

@@ -11,12 +11,11 @@ import pytest
 
 from ppo_bench.__main__ import main
 from ppo_bench.commands.evaluate import main as evaluate
-from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.checkpoint import Checkpoint, digest, load, load_named, save
-from tests.refusals import assert_one_line, assert_untrained
+from tests.refusals import assert_refused, assert_untrained
 from tests.runners import ACTING
 from tests.training import flip_a_bit, rows, trained
 
@@ -203,9 +202,7 @@ def test_a_checkpoint_that_does_not_fit_is_one_line_and_leaves_nothing(
     if "damaged" in request.node.callspec.id:
         flip_a_bit(source)
     before = sorted(source.rglob("*"))
-    assert exit_code(main, [*RUN, *overrides, f"checkpoint.load={source}", f"outputs={tmp_path}/outputs"]) == 2
-    printed = capfd.readouterr()
-    assert_one_line(printed.err, fragment)
-    assert printed.out == ""
+    words = [*RUN, *overrides, f"checkpoint.load={source}", f"outputs={tmp_path}/outputs"]
+    assert_refused(main, words, fragment, capfd)
     assert sorted(source.rglob("*")) == before
     assert_untrained(tmp_path / "outputs")

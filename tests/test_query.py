@@ -9,7 +9,7 @@ import pytest
 
 from ppo_bench.commands.query import main
 from ppo_bench.common.cli import exit_code
-from tests.refusals import assert_one_line
+from tests.refusals import assert_refused
 from tests.synthetic import write_run, write_sweep
 from tests.training import rows
 
@@ -80,10 +80,7 @@ def test_lines_that_are_cut_are_no_rows(outputs: Path, capfd: pytest.CaptureFixt
     ],
 )
 def test_a_wrong_query_is_one_line(sql: str, fragment: str, outputs: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert exit_code(main, [sql, str(outputs)]) == 2
-    error = capfd.readouterr().err
-    assert_one_line(error, fragment)
-    assert "the views are runs, metrics, episodes" in error
+    assert "the views are runs, metrics, episodes" in assert_refused(main, [sql, str(outputs)], fragment, capfd)
 
 
 def test_a_folder_without_runs_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -9,8 +9,7 @@ import pytest
 
 from ppo_bench.commands.report.__main__ import main
 from ppo_bench.commands.report.database import open_database
-from ppo_bench.common.cli import exit_code
-from tests.refusals import assert_one_line
+from tests.refusals import assert_one_line, assert_refused
 from tests.reports import aggregates, report
 from tests.synthetic import write_run, write_sweep
 
@@ -37,9 +36,7 @@ def test_wrong_arguments_are_one_line(
     arguments: list[str], fragment: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     write_run(tmp_path / "o")
-    code = exit_code(main, [str(tmp_path / "o"), *arguments] if arguments else [])
-    assert code == 2
-    assert_one_line(capfd.readouterr().err, fragment)
+    assert_refused(main, [str(tmp_path / "o"), *arguments], fragment, capfd)
     assert [path.name for path in tmp_path.iterdir()] == ["o"]
 
 

@@ -16,7 +16,7 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.runs.results import final_return
 from ppo_bench.sweeps.slurm.submit import main as submit
 from tests.processes import TRAIN, children, has_checkpoint, started, wait_until
-from tests.refusals import assert_one_line
+from tests.refusals import assert_refused
 from tests.training import GYM, ROOT, SHORT, rows, run_folder
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("clone")]
@@ -209,8 +209,7 @@ def test_an_experiment_of_one_s_own_is_run_and_swept(
     own: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--config-dir", str(own), "experiment=mine", f"outputs={tmp_path / 'o'}"]
-    assert exit_code(main, words) == 2
-    assert_one_line(capfd.readouterr().err, "this experiment is a sweep over seed: run it by -m")
+    assert_refused(main, words, "this experiment is a sweep over seed: run it by -m", capfd)
     assert exit_code(main, ["-m", *words]) == 0
     assert capfd.readouterr().err.splitlines()[-1] == "ppo_bench: 2 done, 0 failed, 0 skipped"
     assert sorted(path.parent.name for path in (tmp_path / "o" / "own").rglob("result.json")) == ["seed1", "seed2"]
@@ -223,5 +222,4 @@ def test_slurm_finds_one_s_own_files_and_refuses_hydra_s_own_words(
     words = ["--dry-run", "--config-dir", str(own), "experiment=mine", "launch=lab", f"outputs={tmp_path / 'o'}"]
     assert exit_code(submit, words) == 0
     assert "2 of 2 runs would be submitted, 2 jobs of 3 CPU" in capfd.readouterr().err
-    assert exit_code(submit, [*words, "hydra/launcher=slurm"]) == 2
-    assert_one_line(capfd.readouterr().err, "hydra/launcher=slurm: Hydra's own keys are for sweeps by -m")
+    assert_refused(submit, [*words, "hydra/launcher=slurm"], "Hydra's own keys are for sweeps by -m", capfd)

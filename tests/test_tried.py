@@ -11,7 +11,7 @@ from ppo_bench.commands.check import main as check
 from ppo_bench.commands.equivalence.__main__ import main as compare
 from ppo_bench.common.cli import exit_code
 from tests.broken import Fails
-from tests.refusals import assert_one_line, assert_untrained
+from tests.refusals import assert_refused, assert_untrained
 
 SAYS = {
     "Shape": ": reset returns an observation of shape (3,), its space has (4,)",
@@ -26,14 +26,13 @@ SAYS = {
 def test_a_broken_environment_is_named(kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     env_id = f"tests.broken:{kind}-v0"
     words = ["backend=gymnasium", f"env.id={env_id}"]
-    assert exit_code(main, [*words, f"outputs={tmp_path}"]) == 2
-    assert_one_line(capfd.readouterr().err, f"{env_id}{SAYS[kind]}")
+    assert_refused(main, [*words, f"outputs={tmp_path}"], f"{env_id}{SAYS[kind]}", capfd)
     assert_untrained(tmp_path)
 
 
 def test_check_names_a_broken_environment(capfd: pytest.CaptureFixture[str]) -> None:
-    assert exit_code(check, ["backend=gymnasium", "env.id=tests.broken:Shape-v0"]) == 2
-    assert_one_line(capfd.readouterr().err, f"tests.broken:Shape-v0{SAYS['Shape']}")
+    words = ["backend=gymnasium", "env.id=tests.broken:Shape-v0"]
+    assert_refused(check, words, f"tests.broken:Shape-v0{SAYS['Shape']}", capfd)
 
 
 ALONE = [
