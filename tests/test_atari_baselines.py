@@ -17,7 +17,6 @@ from ppo_bench.envs import atari_baselines
 from ppo_bench.envs.atari import FIRE, NOOP, NOOP_MAX
 from ppo_bench.envs.atari_baselines import make_atari_baselines
 from ppo_bench.envs.base import Atari, Task
-from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.gymnasium import GymnasiumEnv
 from tests.ale import ale, copy
 from tests.test_envs import BACKENDS, refusal
@@ -106,13 +105,6 @@ def test_the_limit_of_frames_counts_those_of_the_reset_and_truncates(monkeypatch
     env.step(np.zeros(1, np.int64))
     assert ale(game(env)).getEpisodeFrameNumber() <= NOOP_MAX + len(STEPS_OF_FIRE)
     env.close()
-
-
-@pytest.mark.slow
-def test_the_contract_is_kept() -> None:
-    findings = check_contract(lambda: breakout(2), 150)
-    assert [finding for finding in findings if not finding.holds] == []
-    assert len(findings) >= 15
 
 
 def test_envpool_refuses_it() -> None:

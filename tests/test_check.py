@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -16,6 +15,8 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import EnvStep, PolicyInput, VectorEnv
 from ppo_bench.envs.check import Finding, check_contract
+from ppo_bench.envs.device import DYNAMICS
+from ppo_bench.envs.make import make_env
 from tests.walks import (
     AllEnvironmentsAreOne,
     EndsAgainAtOnce,
@@ -53,21 +54,48 @@ NO_TWINS = "environments differ from each other"
 OTHER_SEED = "another seed plays otherwise"
 ALONE = "an environment follows from its own seed and actions alone"
 
+GAMES = ("tic_tac_toe", "connect_four", "othello", "kuhn_poker")
+
 
 def broken(findings: list[Finding]) -> dict[str, str]:
     """The evidence of each rule that is not kept."""
     return {finding.rule: finding.evidence for finding in findings if not finding.holds}
 
 
-@pytest.mark.parametrize("backend", ["gymnasium", "envpool"])
+FAST = [
+    *((f"env={env} backend=gymnasium", 4, 300, 15) for env in ("cartpole", "hopper", "breakout")),
+    *((f"env={env} backend=envpool", 4, 300, 15) for env in ("cartpole", "hopper", "breakout")),
+    *((f"env.id={env_id} backend=device", 4, 1200, 15) for env_id in DYNAMICS),
+    # EnvPool itself pays a reward for the reset in this task; its episodes last 1,000 steps.
+    ("env=dmc_cartpole_balance backend=envpool", 2, 1010, 15),
+    *((f"env={game} backend=envpool", 6, 200, 19) for game in GAMES),
+    ("env=othello backend=device", 6, 200, 19),
+    # Three players; an interface that takes one action a game; masks in `info` and as part of the observation.
+    ("env.id=SparrowMahjong-v1 env.players=3 backend=envpool", 6, 200, 19),
+    ("env.id=Go9x9-v1 env.players=2 backend=envpool", 6, 200, 19),
+    ("env.id=Play2048-v1 backend=envpool", 6, 200, 16),
+    ("env.id=Game2048-v1 backend=envpool", 6, 200, 16),
+]
+SLOW = [
+    ("env=dmc_cartpole_balance backend=gymnasium", 2, 1010, 15),
+    ("env=breakout backend=gymnasium env.atari.baselines=true", 2, 150, 15),
+    *((f"env={game} backend=device", 6, 200, 19) for game in GAMES if game != "othello"),
+    # One of each library: all that differs between its tasks is its own.
+    ("env=minatar_space_invaders backend=device", 3, 200, 15),
+    ("env.id=gymnax.environments.minatar.breakout:MinBreakout backend=device", 4, 400, 15),
+]
+
+
 @pytest.mark.parametrize(
-    ("env", "num_envs", "num_steps"), [("cartpole", 4, 300), ("hopper", 4, 300), ("breakout", 2, 300)]
+    ("words", "num_envs", "num_steps", "num_rules"),
+    [*FAST, *(pytest.param(*row, marks=pytest.mark.slow) for row in SLOW)],
+    ids=str,
 )
-def test_the_backends_keep_the_contract(env: str, backend: str, num_envs: int, num_steps: int) -> None:
-    config = load_config([f"env={env}", f"backend={backend}", f"ppo.num_envs={num_envs}", "ppo.num_minibatches=1"])
-    findings = check_contract(lambda: config.backend.make(config.task), num_steps)
+def test_the_backends_keep_the_contract(words: str, num_envs: int, num_steps: int, num_rules: int) -> None:
+    config = load_config([*words.split(), *(["framework=jax_xla"] * words.endswith("device"))])
+    findings = check_contract(lambda: make_env(config.backend, config.task.with_num_envs(num_envs)), num_steps)
     assert broken(findings) == {}
-    assert len({finding.rule for finding in findings}) == 15
+    assert len(findings) == num_rules
 
 
 def test_an_environment_of_ones_own_can_be_checked() -> None:
@@ -149,15 +177,6 @@ def test_a_second_end_on_the_reset_step_is_found() -> None:
     evidence = broken(check_contract(EndsAgainAtOnce, 60))[NO_SECOND_END]
     count, total = (int(word) for word in evidence.split() if word.isdigit())
     assert 0 < count < total
-
-
-@pytest.mark.parametrize("backend", ["envpool", pytest.param("gymnasium", marks=pytest.mark.slow)])
-def test_dm_controls_tasks_keep_the_contract(backend: str) -> None:
-    """EnvPool itself pays a reward for the reset in this task; its episodes last 1,000 steps."""
-    config = load_config(["env=dmc_cartpole_balance", f"backend={backend}"])
-    findings = check_contract(lambda: config.backend.make(replace(config.task, num_envs=2)), 1_010)
-    assert {finding.rule: finding.evidence for finding in findings if not finding.holds} == {}
-    assert len(findings) == 15
 
 
 @pytest.mark.slow

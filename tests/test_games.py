@@ -14,13 +14,11 @@ from numpy.testing import assert_array_equal
 from ppo_bench.__main__ import main
 from ppo_bench.commands.evaluate import main as evaluate
 from ppo_bench.common.cli import exit_code
-from ppo_bench.envs.base import EnvStep, PolicyInput, Task, VectorEnv
+from ppo_bench.envs.base import EnvStep, PolicyInput, VectorEnv
 from ppo_bench.envs.check import check_contract
-from ppo_bench.envs.envpool import EnvPoolBackend
 from ppo_bench.envs.host import to_vector_env
 from tests.runners import composed
 
-GAMES = ("tic_tac_toe", "connect_four", "othello", "kuhn_poker")
 SMALL = ["ppo.num_envs=8", "ppo.num_steps=32"]
 
 
@@ -31,31 +29,6 @@ def config_of(game: str, backend: str, *words: str) -> Any:
 def env_of(game: str, backend: str, rows: int) -> VectorEnv:
     config = config_of(game, backend, f"ppo.num_envs={rows}")
     return to_vector_env(config.backend.make(config.task))
-
-
-@pytest.mark.parametrize(
-    ("game", "backend"),
-    [
-        *((game, "envpool") for game in GAMES),
-        ("othello", "device"),
-        *(pytest.param(game, "device", marks=pytest.mark.slow) for game in GAMES if game != "othello"),
-    ],
-)
-def test_every_game_keeps_the_contract(game: str, backend: str) -> None:
-    findings = check_contract(lambda: env_of(game, backend, 6), 200)
-    assert {finding.rule: finding.evidence for finding in findings if not finding.holds} == {}
-    assert {"the rows of a game end together", "one choice of each component is legal"} <= {f.rule for f in findings}
-
-
-@pytest.mark.parametrize(
-    ("env_id", "players"), [("SparrowMahjong-v1", 3), ("Go9x9-v1", 2), ("Play2048-v1", 1), ("Game2048-v1", 1)]
-)
-def test_other_games_and_masks_of_envpool_keep_the_contract(env_id: str, players: int) -> None:
-    """Three players; an interface that takes one action a game; masks in `info` and as part of the observation."""
-    task = Task("any", env_id, 6, players=players)
-    findings = check_contract(lambda: EnvPoolBackend("envpool", 2).make(task), 200)
-    assert {finding.rule: finding.evidence for finding in findings if not finding.holds} == {}
-    assert "one choice of each component is legal" in {finding.rule for finding in findings}
 
 
 class Careless:

@@ -15,7 +15,6 @@ from numpy.testing import assert_array_equal
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import Task
-from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.device import DeviceBackend
 from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.envs.jax.gymnax import Gymnax
@@ -90,12 +89,6 @@ def test_an_environment_is_stepped_as_it_steps_itself(env_id: str) -> None:
         assert bool(step.terminated[1]) == bool(terminated)
         if terminated:
             break
-
-
-@pytest.mark.slow
-def test_it_keeps_the_contract() -> None:
-    findings = check_contract(lambda: made(BREAKOUT, 4), 400)
-    assert {finding.rule: finding.evidence for finding in findings if not finding.holds} == {}
 
 
 def test_a_time_limit_is_no_end_of_the_game_in_the_older_interface_either() -> None:
