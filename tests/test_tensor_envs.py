@@ -133,7 +133,7 @@ def test_a_run_is_trained_and_evaluated(tmp_path: Path) -> None:
 
 
 class AllOnes:
-    """A `Player` whose actions are all 1."""
+    """An `Agent` whose actions are all 1."""
 
     def carry(self, num_envs: int) -> dict[str, np.ndarray]:
         return {}
@@ -148,7 +148,7 @@ class AllOnes:
 def test_episodes_follow_each_other_without_a_step_between_them() -> None:
     """The time limit is below the length of a fall."""
     env = to_vector_env(TensorEnv(Poles(3, limit_steps=8), "poles"))
-    episodes: list[Episode] = list(play(env, AllOnes(), 6, seed=1))
+    episodes: list[Episode] = list(play(env, AllOnes(), 6, seed=1))  # type: ignore[arg-type]  # it acts as one
     assert [episode.length for episode in episodes] == [8] * 6
     assert [episode.episode_return for episode in episodes] == [8.0] * 6
     assert [episode.step for episode in episodes] == [24] * 3 + [48] * 3

@@ -32,7 +32,7 @@ from ppo_bench.envs.host import to_vector_env
 from ppo_bench.envs.make import make_env
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Episode
-from ppo_bench.runs.play import MixedPlayer, Player, load_agent, play, random_agent
+from ppo_bench.runs.play import load_agent, play
 from ppo_bench.runs.provenance import provenance
 from ppo_bench.runs.run_config import load_run, read_run
 from ppo_bench.runs.video.record_video import record_video
@@ -127,18 +127,19 @@ def _evaluate(one: Evaluated, request: Request) -> float:
     task = config.task.with_num_envs(request.num_envs * players)
     with ExitStack() as opened:
         env = opened.enter_context(closing(to_vector_env(make_env(config.backend, task))))
-        agent: Player = load_agent(config, saved, env, request.greedy, request.seed)
-        if request.against:
-            agent = MixedPlayer(agent, random_agent(config, saved, env, request.seed), players)
+        agent = load_agent(config, saved, env, request.greedy, request.seed)
         scene = open_scene(config, env) if request.video else None
         if scene:
             opened.callback(scene.env.close)
         make_folder(file.parent)
-        episodes = list(_with_progress(play(env, agent, request.episodes, request.seed), request.episodes))
+        playing = play(env, agent, request.episodes, request.seed, against_random=bool(request.against))
+        episodes = list(_with_progress(playing, request.episodes))
         about = _summary(one, saved, request, episodes) | provenance()
         write_json(file, about)  # before the video, which may fail
         if scene:
-            about["video"] = record_video(scene, agent, request.seed, file.with_suffix(".mp4"))
+            about["video"] = record_video(
+                scene, agent, request.seed, file.with_suffix(".mp4"), against_random=bool(request.against)
+            )
             write_json(file, about)
     _print_table(about)
     if request.video:

@@ -1,4 +1,4 @@
-"""Random play of a `VectorEnv`, for the conformance checker and other tests of environments."""
+"""Random play of a `VectorEnv`, for the conformance checker, and against policies of games."""
 
 from __future__ import annotations
 

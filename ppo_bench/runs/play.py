@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from ppo_bench.common.errors import RunError
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import PolicyInput, VectorEnv
+from ppo_bench.envs.random_play import get_num_players, random_actions
 from ppo_bench.mathematics import noise, normalize
-from ppo_bench.mathematics.arrays import Arrays, Tree, add_prefix, load_arrays, select_prefix
+from ppo_bench.mathematics.arrays import Arrays, Tree, load_arrays
 from ppo_bench.mathematics.distributions import ActionBounds, Distribution, PolicyOutputs, action_bounds
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.networks.network import NetworkSpec, mask_logits
@@ -23,20 +23,6 @@ from ppo_bench.runners.episodes import accumulate_episodes, zero_totals
 
 MAX_STEPS_WITHOUT_AN_END = 1_000_000
 """Number of steps of each environment after which `play` gives up if no episode that counts has ended."""
-
-
-class Player(Protocol):
-    """A policy that acts in environments without learning."""
-
-    def carry(self, num_envs: int) -> Arrays:
-        """The carry of a policy before its first step in fresh environments, `[N, ...]`."""
-
-    def act(self, t: int, policy_input: PolicyInput, episode_start: np.ndarray, carry: Tree) -> tuple[np.ndarray, Tree]:
-        """The environments' actions `[N]` or `[N, A]` for the observations in `policy_input` after `t` steps, and the
-        carry after this step.
-
-        `episode_start [N]` bool says which rows forget their carry before the step.
-        """
 
 
 @dataclass(frozen=True)
@@ -67,7 +53,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Agent:
-    """A `Player`: a policy with the normalisation of its observations and its choice of actions. It is immutable."""
+    """A policy with the normalisation of its observations and its choice of actions. It is immutable."""
 
     network: NetworkSpec
     policy: Policy
@@ -83,12 +69,16 @@ class Agent:
     """Bounds of the environment's actions; None if they are discrete."""
 
     def carry(self, num_envs: int) -> Arrays:
-        """See `Player.carry`: the network's carry, all zeros."""
+        """The network's carry before the first step in fresh environments, `[N, ...]`: all zeros."""
         dtype = PRECISIONS[self.precision].parameters
         return {array.name: np.zeros((num_envs, *array.shape), dtype) for array in self.network.carry}
 
     def act(self, t: int, policy_input: PolicyInput, episode_start: np.ndarray, carry: Tree) -> tuple[np.ndarray, Tree]:
-        """See `Player.act`."""
+        """The environments' actions `[N]` or `[N, A]` for the observations in `policy_input` after `t` steps, and the
+        carry after this step.
+
+        `episode_start [N]` bool says which rows forget their carry before the step.
+        """
         decision, carry = self.decide(t, policy_input, episode_start, carry)
         return decision.actions, carry
 
@@ -140,40 +130,6 @@ def load_obs_stats(config: Config, arrays: Arrays, env: VectorEnv) -> normalize.
     return normalize.select_stats(statistics, "normalize.obs") if config.ppo.norm_obs else None
 
 
-def random_agent(config: Config, saved: Checkpoint, env: VectorEnv, seed: int) -> Agent:
-    """A policy that is uniform over legal choices, or standard normal: the network with parameters of 0."""
-    zeros = {name: np.zeros_like(x) if name.startswith("params.") else x for name, x in saved.arrays.items()}
-    return load_agent(config, saved._replace(arrays=zeros), env, greedy=False, seed=(seed + 1) % 2**31)
-
-
-@dataclass(frozen=True)
-class MixedPlayer:
-    """A `Player` of games, P adjacent rows each: in game k `ours` plays row `k % P`, and `theirs` the others."""
-
-    ours: Player
-    theirs: Player
-    players: int
-    """Number of players of a game, P."""
-
-    def rows(self, num_envs: int) -> np.ndarray:
-        """The rows that `ours` plays."""
-        games = np.arange(num_envs // self.players)
-        return games * self.players + games % self.players
-
-    def carry(self, num_envs: int) -> Arrays:
-        """See `Player.carry`: that of `ours` and, behind it, that of `theirs`."""
-        return {**add_prefix("ours", self.ours.carry(num_envs)), **add_prefix("theirs", self.theirs.carry(num_envs))}
-
-    def act(self, t: int, policy_input: PolicyInput, episode_start: np.ndarray, carry: Tree) -> tuple[np.ndarray, Tree]:
-        """See `Player.act`."""
-        actions, after = self.theirs.act(t, policy_input, episode_start, select_prefix("theirs", carry))
-        chosen, own_after = self.ours.act(t, policy_input, episode_start, select_prefix("ours", carry))
-        own = self.rows(len(actions))
-        actions = np.array(actions)
-        actions[own] = chosen[own]
-        return actions, {**add_prefix("ours", own_after), **add_prefix("theirs", after)}
-
-
 def quotas(episodes: int, num_envs: int) -> np.ndarray:
     """Number of episodes that count in each environment, `[N]`: equal numbers, plus one in each of the first ones."""
     return episodes // num_envs + (np.arange(num_envs) < episodes % num_envs)
@@ -181,22 +137,27 @@ def quotas(episodes: int, num_envs: int) -> np.ndarray:
 
 def play(
     env: VectorEnv,
-    agent: Player,
+    agent: Agent,
     episodes: int,
     seed: int,
     stop: Sequence[int] = (),
     watch: Callable[[], None] = lambda: None,
+    against_random: bool = False,
 ) -> Iterator[Episode]:
     """Play fresh environments and yield `episodes` whole episodes as they end; `step` counts steps of all environments.
 
     The first episodes of each environment count, as many as `quotas` says. Which ones count is thus fixed beforehand;
     taking the first to end in any environment would favour short ones. Time limits are the environment's. A lost life
     ends no episode: an episode is a whole game. Returns are sums of unclipped rewards. Ends with the first step after
-    which `stop` is not empty. Of a `MixedPlayer`, only the episodes of `ours` count. `watch` is called after the reset
-    and after every step. Raises `RunError` if no such episode ends in `MAX_STEPS_WITHOUT_AN_END` steps.
+    which `stop` is not empty. `watch` is called after the reset and after every step. With `against_random`, `agent`
+    plays row `k % P` of game k, which has P rows, and only its episodes count; random actions play the others. Raises
+    `RunError` if no such episode ends in `MAX_STEPS_WITHOUT_AN_END` steps.
     """
     num_envs = env.num_envs
-    rows = agent.rows(num_envs) if isinstance(agent, MixedPlayer) else np.arange(num_envs)
+    players = get_num_players(env) if against_random else 1
+    games = np.arange(num_envs // players)
+    rows = games * players + games % players
+    others, rng = np.delete(np.arange(num_envs), rows), np.random.default_rng(seed)
     wanted = np.zeros(num_envs, np.int64)
     wanted[rows] = quotas(episodes, len(rows))
     counted = np.zeros(num_envs, np.int64)
@@ -213,6 +174,9 @@ def play(
                 "gymnasium's TimeLimit by env.wrappers"
             )
         actions, carry = agent.act(t, policy_input, episode_start, carry)
+        if against_random:
+            actions = np.array(actions)
+            actions[others] = random_actions(env, rng, policy_input.action_mask)[others]
         step = env.step(actions)
         watch()
         episode_info = {name: numbers[None] for name, numbers in getattr(env, "episode_info", {}).items()}

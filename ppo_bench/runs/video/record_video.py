@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from ppo_bench.runs.play import Player, play
+from ppo_bench.runs.play import Agent, play
 from ppo_bench.runs.video.scene import Scene
 
 SMALLEST_SIDE = 256
 """Minimum side of a frame, in pixels; smaller frames, such as Procgen's, are enlarged by whole factors."""
 
 
-def record_video(scene: Scene, player: Player, seed: int, path: Path) -> dict[str, Any]:
-    """Record the first episode of `player` in `path`; its return, length, frames, and frames per second."""
+def record_video(scene: Scene, agent: Agent, seed: int, path: Path, against_random: bool = False) -> dict[str, Any]:
+    """Record the first episode of `agent` in `path`; its return, length, frames, and frames per second."""
     frames = 0
     with open_mp4(path, scene.fps) as add:
 
@@ -26,7 +26,7 @@ def record_video(scene: Scene, player: Player, seed: int, path: Path) -> dict[st
             add(scene.draw())
             frames += 1
 
-        (episode,) = play(scene.env, player, 1, seed, watch=add_picture)
+        (episode,) = play(scene.env, agent, 1, seed, watch=add_picture, against_random=against_random)
     return {"frames": frames, "fps": scene.fps, "return": episode.episode_return, "length": episode.length}
 
 
