@@ -105,9 +105,6 @@ class WithoutLibraries:
     vmappable: ClassVar[bool] = False
     name: str
 
-    def require(self) -> None:
-        pass
-
     def make(self, task: Task) -> None:
         pass
 

@@ -16,9 +16,6 @@ class Troubled:
     moment: str
     trouble: str = "raise"
 
-    def require(self) -> None:
-        pass
-
     def open(self, folder: Path, run: Mapping[str, Any]) -> Opened:
         assert run["config"]["tracker"]["troubled"]["moment"] == self.moment
         opened = Opened(self, folder)

@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
 def _check(overrides: list[str], options: argparse.Namespace) -> tuple[list[Finding], str]:
     """The findings for the environment that `overrides` choose, and its id and backend in words."""
     config = load_config(overrides)
-    config.backend.require()
+    config.require_backend()
 
     def make() -> VectorEnv | GraphEnv:
         return make_env(config.backend, config.task.with_num_envs(options.num_envs))

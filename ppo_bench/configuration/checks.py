@@ -14,7 +14,9 @@ def check_values(config: Config) -> None:
     """Raise `ConfigError` for the first value that is out of its range, or does not go with others."""
     root, ppo = config.root, config.ppo
     check_ranges(root)
-    for group, choice in (("network", config.network), ("algorithm", config.algorithm)):
+    trackers = ((f"tracker.{name}", tracker) for name, tracker in config.trackers.items())
+    choices = ("backend", config.backend), ("network", config.network), ("algorithm", config.algorithm)
+    for group, choice in (*choices, *trackers):
         if is_dataclass(choice):
             check_ranges(choice, f"{group}.")
     if config.algorithm.name == "rnd" and root.env.atari and root.env.atari.frames % 3 == 0:

@@ -81,9 +81,7 @@ class Config:
         if not elsewhere:
             self._require_devices()
         self.framework.require()
-        self.backend.require()
-        for tracker in self.trackers.values():
-            tracker.require()
+        self.require_backend()
         if every_episodes := self.root.video.every_episodes:
             require("av", "video", f"video.every_episodes={every_episodes}")
         at_once = self.framework.iterations_per_call
@@ -101,6 +99,11 @@ class Config:
                     f"framework.iterations_per_call={at_once} does not divide {key}={every}: choose a divisor"
                 )
         self._require_source()
+
+    def require_backend(self) -> None:
+        """Raise `ConfigError` if the package of the backend is missing."""
+        if package := getattr(self.backend, "package", None):
+            require(package, package, f"backend={self.backend.name}")
 
     @property
     def steps_envs(self) -> bool:

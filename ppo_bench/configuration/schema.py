@@ -41,10 +41,10 @@ CHOICES = (
 """Classes of the choices of groups, whose schemas are in the ConfigStore."""
 MEMBERS = {
     "framework": ("runner",),
-    "backend": ("name", "in_graph", "vmappable", "require", "make"),
+    "backend": ("name", "in_graph", "vmappable", "make"),
     "network": ("build",),
     "algorithm": ("loss",),
-    "tracker": ("require", "open"),
+    "tracker": ("open",),
 }
 """Attributes and methods that each choice of a group has to have, by group."""
 

@@ -258,7 +258,8 @@ class Backend(Protocol):
     """A choice of the group `backend`, made from its YAML file: where environments come from.
 
     A backend with `in_graph` also has `libraries(env_id)`: array libraries that step the environments with this id, a
-    tuple of `jax` and `torch`; see `Torch.library`.
+    tuple of `jax` and `torch`; see `Torch.library`. One that needs a package has `package`, its name, which is that of
+    the extra that installs it.
     """
 
     in_graph: ClassVar[bool]
@@ -266,9 +267,6 @@ class Backend(Protocol):
     vmappable: ClassVar[bool]
     """Whether `jax.vmap` can step several sets of its environments, as a training of several runs needs."""
     name: str
-
-    def require(self) -> None:
-        """Raise `ConfigError` if a package of the backend is not installed or an option is out of range."""
 
     def make(self, task: Task) -> VectorEnv | GraphEnv:
         """The environments of `task`."""

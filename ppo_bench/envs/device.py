@@ -60,9 +60,6 @@ class DeviceBackend:
             portable = issubclass(import_class("env.id", env_id.replace(":", ".")), PortableDynamics)
         return ("jax", "torch") if portable else ("jax",)
 
-    def require(self) -> None:
-        """Do nothing: `make` raises `ConfigError` if a package that the environments need is not installed."""
-
     def make(self, task: Task) -> DynamicsEnv:
         """The environments of `task`. Raises `ConfigError` if its id is unknown or a package is missing."""
         task.require_no_wrappers("device", kwargs_too=":" not in task.id)

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ppo_bench.common.errors import ConfigError, nearest, one_line, require
-from ppo_bench.common.values import NOT_HASHED
+from ppo_bench.common.errors import ConfigError, nearest, one_line
+from ppo_bench.common.values import NOT_HASHED, within
 from ppo_bench.envs.base import NO_LIMIT, EnvStep, PolicyInput, Task
 from ppo_bench.envs.observation_flattening import ObservationFlattener, declare_categories, observation_flattener
 from ppo_bench.envs.spaces import require_supported_spaces
@@ -44,14 +44,11 @@ class EnvPoolBackend:
 
     in_graph: ClassVar[bool] = False
     vmappable: ClassVar[bool] = False
+    package: ClassVar[str] = "envpool"
     name: str
-    num_threads: int = field(metadata=NOT_HASHED)
-
-    def require(self) -> None:
-        """Raise `ConfigError` if EnvPool is not installed or an option is out of range."""
-        require("envpool", "envpool", "backend=envpool")
-        if self.num_threads < 0:
-            raise ConfigError(f"backend.num_threads={self.num_threads}: must be at least 1, or 0 for the default")
+    num_threads: int = field(
+        metadata=NOT_HASHED | within(lambda value: value >= 0, "must be at least 1, or 0 for the default")
+    )
 
     def make(self, task: Task) -> EnvPoolEnv:
         """The environments of `task`."""

@@ -25,7 +25,7 @@ from ppo_bench.envs.base import MAX_STEPS_PER_GAME, EnvStep, PolicyInput, Task
 from ppo_bench.envs.observation_flattening import observation_flattener
 from ppo_bench.envs.spaces import get_num_choices, require_supported_spaces
 from ppo_bench.envs.turns import require_players
-from ppo_bench.envs.vectorized import GymVectorEnv, require_vectorization
+from ppo_bench.envs.vectorized import VECTORIZATIONS, GymVectorEnv
 
 NORMALIZERS = {"NormalizeObservation": "ppo.norm_obs", "NormalizeReward": "ppo.norm_reward"}
 """Wrappers of gymnasium with running statistics, which a resumed run would begin anew, and keys that do the same."""
@@ -38,11 +38,7 @@ class GymnasiumBackend:
     in_graph: ClassVar[bool] = False
     vmappable: ClassVar[bool] = False
     name: str
-    vectorization: str = field(metadata=NOT_HASHED)
-
-    def require(self) -> None:
-        """Raise `ConfigError` if an option is out of range."""
-        require_vectorization(self.vectorization)
+    vectorization: str = field(metadata=NOT_HASHED | VECTORIZATIONS)
 
     def make(self, task: Task) -> GymnasiumEnv:
         """The environments of `task`."""

@@ -12,14 +12,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ppo_bench.common.errors import ConfigError, as_config_error, nearest, require
+from ppo_bench.common.errors import ConfigError, as_config_error, nearest
 from ppo_bench.common.values import NOT_HASHED
 from ppo_bench.envs.atari_players import AtariPlayers, require_atari, roms
 from ppo_bench.envs.base import EnvStep, PolicyInput, Task
 from ppo_bench.envs.pettingzoo_game import Game
 from ppo_bench.envs.spaces import require_supported_spaces
 from ppo_bench.envs.turns import get_num_games, require_players
-from ppo_bench.envs.vectorized import GymVectorEnv, require_vectorization
+from ppo_bench.envs.vectorized import VECTORIZATIONS, GymVectorEnv
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,9 @@ class PettingZooBackend:
 
     in_graph: ClassVar[bool] = False
     vmappable: ClassVar[bool] = False
+    package: ClassVar[str] = "pettingzoo"
     name: str
-    vectorization: str = field(metadata=NOT_HASHED)
-
-    def require(self) -> None:
-        """Raise `ConfigError` if its package is missing or an option is out of range."""
-        require("pettingzoo", "pettingzoo", "backend=pettingzoo")
-        require_vectorization(self.vectorization)
+    vectorization: str = field(metadata=NOT_HASHED | VECTORIZATIONS)
 
     def make(self, task: Task) -> PettingZooEnv:
         """The environments of `task`."""

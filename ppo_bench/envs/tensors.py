@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ppo_bench.common.errors import ConfigError, RunError, as_config_error, as_run_error, require
+from ppo_bench.common.errors import ConfigError, RunError, as_config_error, as_run_error
 from ppo_bench.envs.base import EnvStep, GraphEnv, PolicyInput, Task, columns
 from ppo_bench.envs.spaces import require_supported_spaces
 from ppo_bench.envs.turns import require_players
@@ -24,15 +24,12 @@ class TensorsBackend:
 
     in_graph: ClassVar[bool] = True
     vmappable: ClassVar[bool] = False
+    package: ClassVar[str] = "torch"
     name: str
 
     def libraries(self, env_id: str) -> tuple[str, ...]:
         """See `Backend`."""
         return ("torch",)
-
-    def require(self) -> None:
-        """Raise `ConfigError` if PyTorch is not installed."""
-        require("torch", "torch", "backend=tensors")
 
     def make(self, task: Task) -> TensorEnv:
         """The environments of `task`. Raises `ConfigError` if its id does not name a factory of such environments."""

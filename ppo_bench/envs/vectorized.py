@@ -16,13 +16,10 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from ppo_bench.common.errors import ConfigError, RunError, as_run_error, exit_as_error, one_line
+from ppo_bench.common.values import within
 from ppo_bench.envs.base import Backend
 
-
-def require_vectorization(vectorization: str) -> None:
-    """Raise `ConfigError` unless `vectorization` is sync or async."""
-    if vectorization not in ("sync", "async"):
-        raise ConfigError(f"backend.vectorization={vectorization}: choose sync or async")
+VECTORIZATIONS = within(lambda value: value in ("sync", "async"), "choose sync or async")
 
 
 def without_worker_processes(backend: Backend) -> Backend:

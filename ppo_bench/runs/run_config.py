@@ -34,5 +34,5 @@ def load_run(run_folder: Path, changes: Mapping[str, Any]) -> Config:
     made = {key: value for key, value in changes.items() if value is not None}
     config = recorded_config(run["config"], made)
     config.framework.require()
-    config.backend.require()
+    config.require_backend()
     return config

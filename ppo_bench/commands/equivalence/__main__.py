@@ -61,7 +61,7 @@ def _require(config: Config) -> None:
     """Raise `ConfigError` as for a run, except that any framework may use a `GraphEnv`, stepped on the host here."""
     if config.backend.in_graph:
         config.framework.require()
-        config.backend.require()
+        config.require_backend()
     else:
         config.require()
 

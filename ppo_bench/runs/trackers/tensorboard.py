@@ -15,9 +15,6 @@ from ppo_bench.common.errors import require
 class Tensorboard:
     """`tracker=tensorboard`; see conf/tracker/tensorboard.yaml."""
 
-    def require(self) -> None:
-        """Nothing to check: there are no options."""
-
     def open(self, folder: Path, run: Mapping[str, Any]) -> TensorboardRun:
         """A new event file; the steps of earlier ones are purged, so that no step of a resumed run is there twice."""
         require("tensorboardX", "tensorboard", "tracker=tensorboard")

@@ -35,9 +35,6 @@ class OpenTracker(Protocol):
 class Tracker(Protocol):
     """A choice of the group `tracker`, made from its YAML file."""
 
-    def require(self) -> None:
-        """Raise `ConfigError` if an option is out of range. A package missing on this machine does not end the run."""
-
     def open(self, folder: Path, run: Mapping[str, Any]) -> OpenTracker:
         """Begin to log the run in `folder`, whose run.json is `run`, or go on with it if it is resumed.
 

@@ -7,12 +7,13 @@ import secrets
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from ppo_bench.common.errors import ConfigError, require
+from ppo_bench.common.errors import require
 from ppo_bench.common.progress import print_status
+from ppo_bench.common.values import within
 
 MODES = ("online", "offline", "disabled")
 FINISH_SECONDS = 30.0
@@ -25,16 +26,13 @@ class Wandb:
 
     project: str | None
     entity: str | None
-    mode: str | None
+    mode: str | None = field(
+        metadata=within(lambda value: value in MODES, f"choose {', '.join(MODES[:-1])} or {MODES[-1]}")
+    )
     group: str | None
     tags: list[str]
     notes: str | None
     job_type: str | None
-
-    def require(self) -> None:
-        """Raise `ConfigError` if an option is out of range."""
-        if self.mode not in (None, *MODES):
-            raise ConfigError(f"tracker.wandb.mode={self.mode}: choose {', '.join(MODES[:-1])} or {MODES[-1]}")
 
     def open(self, folder: Path, run: Mapping[str, Any]) -> WandbRun:
         """The wandb run of the folder, continued if there is one."""
