@@ -164,7 +164,7 @@ def test_a_worker_process_that_dies_is_named_and_nothing_hangs(moment: str, monk
     env = breaking(monkeypatch, end_the_process, "async")
     for _ in range(2):
         env.step(np.zeros(2, np.int64))
-    with pytest.raises(RunError, match=r"the process of environment [01] ended with exit code 7"):
+    with pytest.raises(RunError, match="a worker process of Breaks-v0 has ended"):
         env.step(np.zeros(2, np.int64)) if moment == "step" else env.reset([1, 2])
     env.close()
 

@@ -45,7 +45,7 @@ VECTORISED = [
     ("reset", 9, "tests.broken:Fails-v0"),
     ("step", 40, "tests.broken:Fails-v0"),
 ]
-ENDED = "ended with exit code 0"
+ENDED = "a worker process of tests.broken:Fails-v0 has ended"
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import multiprocessing
-import multiprocessing.connection
 import os
 import signal
 import warnings
@@ -76,18 +74,7 @@ class GymVectorEnv:
             if not isinstance(error, EOFError | ConnectionError):
                 raise RunError(f"{self._id} raises {type(error).__name__}: {one_line(error)}") from error
             self._lost_worker = True
-            raise RunError(self._describe_exit_codes()) from error
-
-    def _describe_exit_codes(self) -> str:
-        """A message that names the worker processes that have ended, with their exit codes."""
-        sentinels = {process.sentinel: i for i, process in enumerate(self._envs.processes)}
-        ended = [sentinels[ready] for ready in multiprocessing.connection.wait(list(sentinels), timeout=1.0)]
-        for i in ended:
-            self._envs.processes[i].join()
-        codes = [
-            f"the process of environment {i} ended with exit code {self._envs.processes[i].exitcode}" for i in ended
-        ]
-        return "; ".join(codes) or "a process of the environments does not answer"
+            raise RunError(f"a worker process of {self._id} has ended ({type(error).__name__})") from error
 
     def close(self) -> None:
         """Close every environment, and the worker processes if there are any."""
