@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ppo_bench.common.classes import import_class
 from ppo_bench.common.errors import ConfigError, as_config_error, require
@@ -43,6 +43,15 @@ DEEP_SEA = tuple(f"DeepSea{size}-v0" for size in range(10, 41))
 """Ids of deep sea (ppo_bench/envs/deep_sea.py), one for each size."""
 
 
+CONSTRUCTORS: dict[str, tuple[str, tuple[Any, ...]]] = {
+    **{env_id: (path, ()) for env_id, path in DYNAMICS.items()},
+    **{env_id: ("ppo_bench.envs.jax.pgx_games.MinAtar", (env_id,)) for env_id in MINATAR},
+    **{env_id: ("ppo_bench.envs.jax.brax.Brax", (env_id,)) for env_id in BRAX},
+    **{env_id: ("ppo_bench.envs.deep_sea.DeepSea", (10 + k,)) for k, env_id in enumerate(DEEP_SEA)},
+}
+"""Path and arguments of the `Dynamics` class of each id of one player."""
+
+
 @dataclass(frozen=True)
 class DeviceBackend:
     """`backend=device`, environments inside a JAX program, or as tensors of PyTorch."""
@@ -63,8 +72,7 @@ class DeviceBackend:
     def make(self, task: Task) -> DynamicsEnv:
         """The environments of `task`. Raises `ConfigError` if its id is unknown or a package is missing."""
         task.require_no_wrappers("device", kwargs_too=":" not in task.id)
-        known = (*DYNAMICS, *DEEP_SEA, *MINATAR, *GAMES, *BRAX)
-        if task.id not in known and ":" not in task.id:
+        if task.id not in (*CONSTRUCTORS, *GAMES) and ":" not in task.id:
             choices = [*DYNAMICS, f"{DEEP_SEA[0]} to {DEEP_SEA[-1]}", *MINATAR, *GAMES, *BRAX]
             raise ConfigError(
                 f"env.id={task.id}: backend=device has {', '.join(choices)}, and module:Class of your own"
@@ -84,30 +92,14 @@ class DeviceBackend:
         require_players(task, 1)
         from ppo_bench.envs.dynamics.env import DynamicsEnv, require_shapes
 
-        if task.id in known:
-            return DynamicsEnv(_dynamics(task.id), task.num_envs)
+        if task.id in CONSTRUCTORS:
+            path, arguments = CONSTRUCTORS[task.id]
+            return DynamicsEnv(import_class(task.id, path)(*arguments), task.num_envs)
         with as_config_error(f"{task.id} on backend=device"):
             dynamics = _own_dynamics(task)
             require_supported_spaces(task, dynamics.observation_space, dynamics.action_space)
             require_shapes(f"env.id={task.id}", dynamics)
             return DynamicsEnv(dynamics, task.num_envs)
-
-
-def _dynamics(env_id: str) -> Dynamics:
-    if env_id in MINATAR:
-        from ppo_bench.envs.jax.pgx_games import MinAtar
-
-        return MinAtar(env_id)
-    if env_id in BRAX:
-        from ppo_bench.envs.jax.brax import Brax
-
-        return Brax(env_id)
-    if env_id in DEEP_SEA:
-        from ppo_bench.envs.deep_sea import DeepSea
-
-        return DeepSea(int(env_id.removeprefix("DeepSea").removesuffix("-v0")))
-    dynamics: Dynamics = import_class(env_id, DYNAMICS[env_id])()
-    return dynamics
 
 
 def _own_dynamics(task: Task) -> Dynamics:
