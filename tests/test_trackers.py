@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,9 @@ import pytest
 from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
-from tests.processes import TRAIN, count_rows, has_checkpoint, started, wait_until
+from tests.processes import TRAIN, count_rows, started, wait_until
 from tests.tracked import events, history, wandb_records
 from tests.training import ENVIRONMENT, GYM, SHORT, rows
-from tests.wandb_server import wandb_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("clone")]
 
@@ -83,21 +81,6 @@ def test_a_run_that_is_killed_and_resumed_appears_once_in_every_tracker(tmp_path
     assert configured["config"]["total_timesteps"] == 30720
     assert load_config([*BOTH, *run]).run_folder == folder
     assert not list(folder.rglob("*.pkl")) + list(folder.rglob("*.pt"))
-
-
-def test_a_run_that_is_killed_and_resumed_goes_on_in_the_same_run_of_a_server(tmp_path: Path) -> None:
-    run = [*GYM, "total_timesteps=51_200", "checkpoint.every_iterations=10", f"outputs={tmp_path}", "tracker=wandb"]
-    folder = load_config(run).run_folder
-    with wandb_server() as server:
-        with started(*run, stderr=subprocess.DEVNULL, env=ENVIRONMENT | server.variables) as killed:
-            wait_until(killed, lambda: server.history and has_checkpoint(folder))
-        server.settle()
-        before, name = len(server.history), server.run["name"]
-        assert 0 < before < 100
-        resumed = trained(*run, **server.variables)
-        assert warnings_of(resumed) == []
-        assert server.run["name"] == name == (folder / "wandb" / "run_id").read_text()
-        assert [row["global_step"] for row in server.history] == list(range(512, 51_201, 512))
 
 
 def test_a_finished_run_is_logged_afterwards_once_with_its_videos(tmp_path: Path) -> None:
@@ -192,31 +175,6 @@ def test_a_tracker_that_exits_costs_a_warning(tmp_path: Path, capfd: pytest.Capt
     keys = ("_target_=tests.trackers.Troubled", "moment=log", "trouble=exit")
     assert exit_code(main, [*GYM, *SHORT, f"outputs={tmp_path}", *(f"+tracker.troubled.{key}" for key in keys)]) == 0
     assert "warning: tracker=troubled has stopped: SystemExit: 3" in capfd.readouterr().err
-
-
-HASTY = """
-import sys
-from ppo_bench.__main__ import main
-from ppo_bench.common.cli import exit_code
-from ppo_bench.runs.trackers import wandb
-
-wandb.FINISH_SECONDS = 2.0
-sys.exit(exit_code(main, sys.argv[1:]))
-"""
-"""A training whose end waits for wandb less than usual."""
-
-
-def test_a_wandb_server_that_takes_no_rows_is_not_waited_for_long(tmp_path: Path) -> None:
-    words = [*GYM, *SHORT, f"outputs={tmp_path}", "tracker=wandb"]
-    with wandb_server(hangs=True) as server:
-        command = [sys.executable, "-c", HASTY, *words]
-        environment = ENVIRONMENT | server.variables
-        run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120)
-    (warning,) = warnings_of(run)
-    assert "tracker=wandb did not finish within 2 s" in warning
-    folder = load_config(words).run_folder
-    assert str(folder) in run.stdout.splitlines()
-    assert (folder / "result.json").exists()
 
 
 def test_a_second_interruption_does_not_wait_for_trackers(tmp_path: Path) -> None:

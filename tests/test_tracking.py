@@ -1,12 +1,16 @@
-"""What a tracker that missed the end of a run is given."""
+"""What a tracker that missed the end of a run is given, and how long wandb is waited for."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
+import pytest
+
 from ppo_bench.runs.trackers.tracking import Trackers, lacks_result
+from ppo_bench.runs.trackers.wandb import FINISH_SECONDS, Wandb
 
 
 class Noted(NamedTuple):
@@ -57,3 +61,22 @@ def test_a_video_is_logged_once_however_often_its_run_is_resumed(finished: Path,
         for _ in range(2):
             Trackers(cast(Any, {"mine": tracker}), folder).finish()
     assert [call for call in tracker.calls if call.endswith(".mp4")] == ["first.mp4", "second.mp4"]
+
+
+def test_a_wandb_server_that_takes_no_rows_is_not_waited_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    given = dict[str, Any]()
+
+    def finish(exit_code: int) -> None:
+        raise TimeoutError("Timed out finishing run.")
+
+    def init(**words: Any) -> SimpleNamespace:
+        given.update(words)
+        return SimpleNamespace(starting_step=0, summary={}, define_metric=lambda *_, **__: None, finish=finish)
+
+    monkeypatch.setattr("wandb.init", init)
+    Wandb(None, None, None, None, [], None, None).open(tmp_path, {}).finish({"mean_sps": 1.0})
+    assert given["settings"].finish_timeout == FINISH_SECONDS
+    assert given["settings"].finish_timeout_raises
+    assert "warning: tracker=wandb did not finish within 30 s; `wandb sync` uploads the rest" in capfd.readouterr().err

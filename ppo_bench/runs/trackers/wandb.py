@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-import threading
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -54,7 +52,11 @@ class Wandb:
             dir=_set_default_variable("WANDB_DIR", str(folder)),
             config={key: run.get(key) for key in ("config", "versions", "git_commit", "hardware", "execution")},
             reinit="create_new",  # the seeds of one program have a run each
-            settings=wandb.Settings(console=cast(Any, _set_default_variable("WANDB_CONSOLE", "off"))),
+            settings=wandb.Settings(
+                console=cast(Any, _set_default_variable("WANDB_CONSOLE", "off")),
+                finish_timeout=FINISH_SECONDS,
+                finish_timeout_raises=True,
+            ),
         )
         return WandbRun(opened)
 
@@ -83,17 +85,12 @@ class WandbRun:
     def finish(self, result: Mapping[str, Any] | None) -> None:
         """See `OpenTracker.finish`; the result becomes the run's summary. Waits for the server for a limited time."""
         self._run.summary.update(result or {})
-        ending = threading.Thread(target=self._finish, args=[0 if result else 1], daemon=True)
-        ending.start()
-        ending.join(FINISH_SECONDS)
-        if ending.is_alive():
+        try:
+            self._run.finish(exit_code=0 if result else 1)
+        except TimeoutError:
             print_status(
                 f"warning: tracker=wandb did not finish within {FINISH_SECONDS:g} s; `wandb sync` uploads the rest"
             )
-
-    def _finish(self, exit_code: int) -> None:
-        with suppress(Exception):  # after the time limit nobody listens
-            self._run.finish(exit_code=exit_code)
 
 
 def _set_default_variable(variable: str, value: str) -> str | None:
