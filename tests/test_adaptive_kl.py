@@ -69,21 +69,6 @@ def test_every_framework_follows_the_schedule_and_they_agree() -> None:
         assert_allclose(divergences, found[0][1], rtol=1e-6)
 
 
-@pytest.mark.parametrize("framework", ACTING)
-def test_a_restored_runner_goes_on_with_its_learning_rate(framework: str) -> None:
-    words = [*PENDULUM, *BOUNDED, "ppo.learning_rate=1e-4", "precision=float64"]
-    config = load_config([*words, "backend=gymnasium"])
-    spec = problem_for(config.backend.make(config.task), 12, words)
-    runner, twin = runner_for(framework, spec), runner_for(framework, spec)
-    state = runner.init(1)
-    for _ in range(4):
-        state, _, _ = runner.iterate(state)
-    arrays = {name: array.copy() for name, array in runner.export(state).items()}
-    _, expected, _ = runner.iterate(runner.restart_envs(state))
-    _, metrics, _ = twin.iterate(twin.restore(arrays))
-    assert metrics["learning_rate"] == expected["learning_rate"] != 1e-4
-
-
 def test_a_run_that_loads_another_begins_within_its_own_bounds(tmp_path: Path) -> None:
     words = [*PENDULUM, *ADAPTIVE, "framework=torch_eager", "backend=gymnasium", "total_timesteps=512"]
     newest = checkpoint.find(trained(tmp_path / "first", *words))

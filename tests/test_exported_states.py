@@ -2,25 +2,50 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.paths import FRAMEWORKS
+from ppo_bench.envs.dynamics.cartpole import CartPole
+from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.mathematics.arrays import Arrays
-from tests.runners import ACTING, after_iterations, cartpole_problem, relative_distance, runner_for
+from ppo_bench.runners.base import Runner
+from tests.runners import ACTING, after_iterations, cartpole_problem, problem_for, relative_distance, runner_for
 
 SEED = 3
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_an_exported_state_goes_on_as_the_one_it_came_from(framework: str) -> None:
-    runner = runner_for(framework, cartpole_problem())
-    state, _, _ = runner.iterate(runner.init(SEED))
+ADAPTED = "env=pendulum precision=float64 ppo.num_steps=64 ppo.anneal_lr=false ppo.adaptive_kl=0.01"
+NORMALIZED = "ppo.norm_obs=true ppo.norm_reward=true"
+
+
+@pytest.mark.parametrize(
+    ("framework", "words", "in_program"),
+    [
+        *((framework, "", False) for framework in FRAMEWORKS),
+        *((framework, ADAPTED, False) for framework in ACTING),
+        ("jax_xla", NORMALIZED, True),
+    ],
+)
+def test_an_exported_state_goes_on_as_the_one_it_came_from(framework: str, words: str, in_program: bool) -> None:
+    def made() -> Runner[Any]:
+        overrides = words.split()
+        spec = problem_for(DynamicsEnv(CartPole(), 4), 10, overrides) if in_program else cartpole_problem(*overrides)
+        return runner_for(framework, spec)
+
+    runner, twin = made(), made()
+    state, rates = runner.init(SEED), []
+    for _ in range(4):
+        state, metrics, _ = runner.iterate(state)
+        rates.append(metrics["learning_rate"])
     arrays = {name: array.copy() for name, array in runner.export(state).items()}
-    state, _, _ = runner.iterate(runner.restart_envs(state))
-    twin = runner_for(framework, cartpole_problem())
-    twin_state, _, _ = twin.iterate(twin.restore(arrays))
+    state, metrics, episodes = runner.iterate(runner.restart_envs(state))
+    twin_state, *measured = twin.iterate(twin.restore(arrays))
+    assert measured == [metrics, episodes]
+    assert metrics["learning_rate"] != rates[0]
     expected, found = runner.export(state), twin.export(twin_state)
     assert all(np.array_equal(expected[name], found[name]) for name in expected)
 
