@@ -17,12 +17,10 @@ from ppo_bench.commands.evaluate import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import RunError
 from ppo_bench.envs.base import EnvStep, PolicyInput
-from ppo_bench.mathematics import normalize
 from ppo_bench.mathematics.arrays import Tree
 from ppo_bench.mathematics.noise import Stream, env_seeds
 from ppo_bench.networks.network import NetworkOutputs, NetworkSpec
 from ppo_bench.networks.spec import Mlp
-from ppo_bench.runners.base import Policy
 from ppo_bench.runners.checkpoint import Checkpoint, load, save
 from ppo_bench.runs.play import Agent, play
 from ppo_bench.runs.run_config import load_run
@@ -172,9 +170,9 @@ def constant(obs: np.ndarray, episode_start: np.ndarray, carry: Tree) -> Network
     return NetworkOutputs((np.zeros((len(obs), 2), np.float32),), np.zeros(len(obs), np.float32), carry)
 
 
-def agent_for(env: Lives, policy: Policy = constant, obs_stats: normalize.RunningStats | None = None) -> Agent:
+def agent_for(env: Lives) -> Agent:
     network: NetworkSpec = Mlp([], "tanh").build(env.observation_space, env.action_space)
-    return Agent(network, policy, obs_stats, obs_clip=2.0, precision="float32", greedy=True, seed=1)
+    return Agent(network, constant, None, obs_clip=2.0, precision="float32", greedy=True, seed=1)
 
 
 def test_every_environment_plays_its_quota_however_long_its_episodes_are() -> None:
@@ -201,20 +199,6 @@ def test_episodes_that_never_end_are_an_error(monkeypatch: pytest.MonkeyPatch) -
 
 
 # --- Normalisation ----------------------------------------------------------------------------------------------------
-
-
-def test_observations_are_normalised_by_statistics_that_do_not_change() -> None:
-    seen: list[np.ndarray] = []
-
-    def remember(obs: np.ndarray, episode_start: np.ndarray, carry: Tree) -> NetworkOutputs:
-        seen.append(obs.copy())
-        return constant(obs, episode_start, carry)
-
-    stats = normalize.RunningStats(np.array([1.0]), np.array([4.0]), np.float64(100.0))
-    env = Lives([8])
-    assert len(list(play(env, agent_for(env, remember, stats), episodes=2, seed=1))) == 2
-    steps = [*range(9), *range(8)]
-    np.testing.assert_allclose(np.concatenate(seen)[:, 0], np.clip((np.array(steps) - 1) / 2, -2, 2), atol=1e-6)
 
 
 def test_a_continuous_run_is_evaluated_with_its_statistics_frozen(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from omegaconf import OmegaConf
 
 from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
-from ppo_bench.common.errors import RunError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.sweeps.child import Failure
 from ppo_bench.sweeps.expand import check_environments
@@ -90,17 +89,6 @@ def test_the_table_of_a_sweep_has_its_own_jobs_wherever_their_folders_are(
     assert exit_code(main, [*words, "seed=3,4"]) == 0
     assert capsys.readouterr().err.splitlines()[-1] == "ppo_bench: 0 done, 0 failed, 2 skipped"
     assert len(jobs) == 3
-
-
-def test_a_table_that_cannot_be_made_is_an_error(
-    jobs: list[Child], here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
-        raise RunError("no table")
-
-    monkeypatch.setattr("ppo_bench.sweeps.callback.print_outcomes", refuse)
-    assert exit_code(main, ["-m", *RUN]) == 1
-    assert capsys.readouterr().err.splitlines()[-1] == "ppo_bench: no table"
 
 
 def test_a_search_whose_trials_all_fail_has_a_table(

@@ -10,11 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ppo_bench.__main__ import main
-from ppo_bench.common.cli import exit_code
 from ppo_bench.runners import checkpoint
 from tests.faults import command
-from tests.refusals import assert_one_line
 from tests.training import ENVIRONMENT, ROOT, run_folder, trained
 
 pytestmark = pytest.mark.slow
@@ -73,18 +70,6 @@ def test_jax_on_two_machines_trains_as_in_one_process(words: str, tmp_path: Path
     assert ours.arrays.keys() == theirs.arrays.keys()
     for name, array in ours.arrays.items():
         np.testing.assert_allclose(array, theirs.arrays[name], rtol=1e-10, atol=1e-10, err_msg=name)
-
-
-@pytest.mark.parametrize("rank", [0, 1])
-def test_processes_that_do_not_divide_the_devices_are_one_line(
-    rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    told = {"RANK": rank, "WORLD_SIZE": 2, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1"}
-    for name, value in (told | {"MASTER_PORT": _free_port()}).items():
-        monkeypatch.setenv(name, str(value))
-    assert exit_code(main, ["env=cartpole", "framework=jax_xla", "ppo.shards=2", f"outputs={tmp_path}"]) == 2
-    said = "2 processes were started, and devices=1: add devices=2 and ppo.shards, of "
-    assert_one_line(capfd.readouterr().err, said)
 
 
 @pytest.mark.parametrize("framework", ["torch_eager", "jax_xla"])

@@ -150,17 +150,9 @@ def draws(ns: Namespace, kind: str) -> np.ndarray:
     return np.ravel(ns.run(getattr(noise, kind), both, ns.dtype("float64")))
 
 
-# Mean and variance, the Gumbel's being Euler's constant and pi^2 / 6.
-MOMENTS = {"uniform": (0.5, 1 / 12), "gumbel_r": (0.5772156649015329, math.pi**2 / 6), "norm": (0.0, 1.0)}
-
-
 @pytest.mark.parametrize(("kind", "law"), [("uniform", "uniform"), ("gumbel", "gumbel_r"), ("normal", "norm")])
 def test_variates_follow_their_law(ns: Namespace, kind: str, law: str) -> None:
-    drawn = draws(ns, kind)
-    mean, variance = MOMENTS[law]
-    assert_allclose(drawn.mean(), mean, atol=4 * math.sqrt(variance / drawn.size))
-    assert_allclose(drawn.var(), variance, rtol=0.03)
-    assert scipy.stats.kstest(drawn, law).pvalue > 0.01
+    assert scipy.stats.kstest(draws(ns, kind), law).pvalue > 0.01
 
 
 # --- Permutations -----------------------------------------------------------------------------------------------------

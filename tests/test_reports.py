@@ -59,14 +59,3 @@ def test_a_reward_that_is_no_number_fails_its_run_alone(spec: TrainingSpec) -> N
     assert caught.value.reasons == {1: "environment 1 gave a reward of inf, which is not finite"}
     elsewhere = pickle.loads(pickle.dumps(caught.value))  # a process of several reports it to the first
     assert (str(elsewhere), elsewhere.reasons) == (str(caught.value), caught.value.reasons)
-
-
-def test_two_episodes_may_end_in_the_same_step_of_a_run(spec: TrainingSpec) -> None:
-    rewards, metrics = iteration(spec, REWARDS)
-    over = np.zeros((3, 2, 3), bool)
-    over[1, :, 1] = over[0, 0, 2] = True
-    pending = rewards._replace(episode_over=over, value_mask=np.ones_like(over)), metrics  # type: ignore[arg-type]
-    _, measured = collect_reports(spec, [0.5, 0.5], pending, EpisodeTotals(np.zeros(4), np.zeros(4, np.int64)))
-    first, second = (episodes for _, episodes in measured)
-    assert first == [Episode(6, 0, 7.0, 3)]
-    assert second == [Episode(4, 0, 300.0, 2), Episode(4, 1, 0.75, 2)]

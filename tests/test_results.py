@@ -119,10 +119,9 @@ def test_a_failure_is_kept_by_the_runs_that_have_failed(tmp_path: Path) -> None:
     assert [error_of(folder) for folder in folders] == [None, "why 1", "why 2"]
 
 
-@pytest.mark.parametrize("in_the_way", ["a", "a/seed1", "a/seed1/checkpoints"])
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, in_the_way: str) -> None:
-    (tmp_path / in_the_way).parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / in_the_way).touch()
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a" / "seed1").mkdir(parents=True)
+    (tmp_path / "a" / "seed1" / "checkpoints").touch()
     with (
         pytest.raises(ConfigError, match=r"cannot write to .*seed1.*: .*outputs="),
         lock_run_folder(tmp_path / "a" / "seed1"),

@@ -178,20 +178,6 @@ def test_the_value_of_a_job_is_the_mean_of_its_seeds(tmp_path: Path) -> None:
     assert final_return(folders) is None
 
 
-def test_a_sweep_that_nobody_reads_is_stopped_by_one_signal(tmp_path: Path) -> None:
-    words = ["seed=1,2,3", *LONG, f"outputs={tmp_path}"]
-    folder = run_folder("seed=1", *LONG, f"outputs={tmp_path}")
-    with started("-m", *words, start_new_session=True) as sweep:
-        assert sweep.stderr
-        sweep.stderr.readline()
-        sweep.stderr.close()  # as `2>&1 | head` does
-        wait_until(sweep, lambda: has_checkpoint(folder))
-        os.killpg(sweep.pid, signal.SIGINT)
-        assert sweep.wait(timeout=120) == 130
-    assert states(tmp_path) == []
-    assert not any(tmp_path.glob("default/*/seed2"))
-
-
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
     """A folder of a user's own YAML files, under a path with all that Hydra's grammar has a use for."""
