@@ -49,13 +49,18 @@ def test_executions_that_differ_are_told_apart(tmp_path: Path, capfd: pytest.Cap
     assert ("cartpole", "torch_eager precision=float64", "steady_sps") in aggregates(tmp_path / "o" / "report")
 
 
-def test_frameworks_on_different_backends_are_warned_of(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_frameworks_on_different_backends_are_warned_of_and_their_seeds_are_no_pairs(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A seed begins other episodes there."""
     write_sweep(tmp_path / "o", ("cartpole",), ("torch_eager",))
     for seed in range(1, 6):
         changes = {"config.backend.name": "envpool", "config.env.ids": {"envpool": "CartPole-v1"}}
         write_run(tmp_path / "o", "cartpole", "jax_xla", seed, changes=changes)
     _, _, errors = report(capfd, tmp_path / "o")
     assert "runs that are compared differ in backend: gymnasium in 5, envpool in 5 runs: cartpole" in errors
+    (row,) = read_table(tmp_path / "o" / "report" / "tables" / "equivalence.csv")
+    assert (row["framework"], row["test"]) == ("jax_xla", "Welch")
 
 
 def test_seeds_of_one_program_are_one_measurement_of_its_speed(
@@ -121,14 +126,3 @@ def test_a_machine_with_more_to_do_than_cores_is_warned_of(tmp_path: Path, capfd
     (line,) = [line for line in errors.splitlines() if "more to do than it has cores" in line]
     assert "seed2 (3.5 on 2 cores)" in line
     assert "seed1" not in line
-
-
-def test_equal_seeds_on_another_backend_are_no_pairs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A seed begins other episodes there."""
-    for seed in (1, 2, 3):
-        write_run(tmp_path / "o", "cartpole", "torch_eager", seed)
-        changes = {"config.backend.name": "envpool", "config.env.ids": {"envpool": "CartPole-v1"}}
-        write_run(tmp_path / "o", "cartpole", "jax_xla", seed, changes=changes)
-    report(capfd, tmp_path / "o")
-    (row,) = read_table(tmp_path / "o" / "report" / "tables" / "equivalence.csv")
-    assert (row["framework"], row["test"]) == ("jax_xla", "Welch")
