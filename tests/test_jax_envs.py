@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -72,33 +73,30 @@ class OfAnotherShape(Counter):
         return super().observe(state).reshape(-1)
 
 
-class RewardsOfColumns(Counter):
-    def step(self, state: jax.Array, actions: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        state, reward, terminated = super().step(state, actions)
-        return state, reward[:, None], terminated
+FAULTS: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
+    "columns": (lambda s, r, t: (s, r[:, None], t), "step returns rewards of shape (2, 1) for 2 environments, not"),
+    "numbers": (lambda s, r, t: (s, r, t.astype(jnp.float32)), "step returns terminated as float32, not bool"),
+    "growing": (lambda s, r, t: (jnp.stack([s, s]), r, t), "step changes the state from int32[2] to int32[2, 2]"),
+    "halves": (lambda s, r, t: (s + 0.5, r, t), "step changes the state from int32[2] to float64[2]"),
+    "two": (lambda s, r, t: (s, r), "step must return (state, reward, terminated)"),
+}
 
 
-class TerminatedAsNumbers(Counter):
-    def step(self, state: jax.Array, actions: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        state, reward, terminated = super().step(state, actions)
-        return state, reward, terminated.astype(jnp.float32)
+class Faulty(Counter):
+    """Returns something else from a step."""
 
+    def __init__(self, fault: str) -> None:
+        super().__init__()
+        self._change = FAULTS[fault][0]
 
-class Growing(Counter):
-    def step(self, state: jax.Array, actions: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        state, reward, terminated = super().step(state, actions)
-        return jnp.stack([state, state]), reward, terminated
-
-
-class Halves(Counter):
-    def step(self, state: jax.Array, actions: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        state, reward, terminated = super().step(state, actions)
-        return state + 0.5, reward, terminated
-
-
-class TwoResults(Counter):
     def step(self, state: jax.Array, actions: jax.Array) -> Any:
-        return super().step(state, actions)[:2]
+        return self._change(*super().step(state, actions))
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_steps_that_return_something_else_are_refused(fault: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(FAULTS[fault][1])):
+        DeviceBackend("device").make(Task("own", "tests.test_jax_envs:Faulty", 2, kwargs={"fault": fault}))
 
 
 class ShortPendulum(Pendulum):
@@ -159,11 +157,6 @@ def test_resets_that_are_costly_are_those_of_all_environments_at_once(num_envs: 
         ("tests.test_jax_envs:Empty", None, "observations of shape (0,) hold no number"),
         ("tests.test_jax_envs:Wordless", None, "num_words=0 must be an integer, at least 1"),
         ("tests.test_jax_envs:OfAnotherShape", None, "observe returns observations of shape (2,) for 2 environments"),
-        ("tests.test_jax_envs:RewardsOfColumns", None, "step returns rewards of shape (2, 1) for 2 environments, not"),
-        ("tests.test_jax_envs:TerminatedAsNumbers", None, "step returns terminated as float32, not bool"),
-        ("tests.test_jax_envs:Growing", None, "step changes the state from int32[2] to int32[2, 2]"),
-        ("tests.test_jax_envs:Halves", None, "step changes the state from int32[2] to float64[2]"),
-        ("tests.test_jax_envs:TwoResults", None, "step must return (state, reward, terminated)"),
         ("tests.test_jax_envs:ShortPendulum", None, "observations of shape (2, 2) for 2 environments, not (2, 3)"),
         ("Hopper-v4", None, "backend=device has CartPole-v1, Acrobot-v1"),
         ("CartPole-v1", Atari(True, True), "CartPole-v1 is not an Atari game: add env.atari=null"),

@@ -121,10 +121,7 @@ def test_a_memory_is_kept_over_steps_and_cleared_between_episodes(here: Path) ->
         ([], "network=own: name a module"),
         (["network.torch=nets.Buffered"], "network.torch=nets.Buffered: scale is a buffer"),
         (["network.torch=nets.Frozen"], "network.torch=nets.Frozen: value.weight is a buffer, a parameter without"),
-        (
-            ["network.torch=nets.Dropping"],
-            "network.torch=nets.Dropping: drop is a buffer, a parameter",
-        ),
+        (["network.torch=nets.Dropping"], "network.torch=nets.Dropping: drop is a buffer, a parameter"),
         (["network.torch=nets.FlaxPlain"], "network.torch=nets.FlaxPlain is no torch.Module"),
         (["network.torch=nets.Plain", "env.id=Pendulum-v1"], "nets.Plain raises AttributeError"),
         (["network.flax=nets.FlaxBatch", "framework=jax_xla"], "batch_stats are variables that a run does not keep"),
@@ -150,7 +147,6 @@ def test_a_memory_is_kept_over_steps_and_cleared_between_episodes(here: Path) ->
         (["network.torch=nets.Lazy"], "nets.Lazy: lazy layers have no shapes yet"),
         (["network.torch=nets.Constant"], "nets.Constant has no parameters to train"),
         (["network.torch=nets.Wide"], "Wide returns arrays of shapes [(2, 2), (2, 2)] for two observations"),
-        (["network.flax=nets.FlaxWide", "framework=jax_xla"], "arrays of shapes [(2, 2), (2, 2)] for two observations"),
     ],
 )
 def test_what_cannot_be_trained_is_said_in_a_line(

@@ -173,13 +173,6 @@ class Unlike(Leaving):
         return spaces.Box(0, 1, (2 if agent == "a" else 3,), np.float32)
 
 
-class Boxed(Leaving):
-    """A game whose masks lie beside no observation."""
-
-    def observation_space(self, agent: str) -> Any:
-        return spaces.Dict({"obs": spaces.Box(0, 1, (2,), np.float32), "action_mask": spaces.MultiBinary(2)})
-
-
 class Masked(Leaving):
     """A game whose masks in `infos` get wider."""
 
@@ -205,7 +198,6 @@ def last_line(capfd: pytest.CaptureFixture[str], tmp_path: Path, *words: str, co
     ("entry", "code", "line"),
     [
         ("Leaving", 1, "test/game-v0: b ended before a: environments whose agents come and go are not supported"),
-        ("Boxed", 2, "test/game-v0 on backend=pettingzoo raises KeyError: 'observation'"),
         ("Masked", 1, "test/game-v0, a: its 'action_mask' has 3 entries, and its actions 2 choices"),
         ("Unlike", 2, "test/game-v0: a and b have other spaces, and one network is to play both"),
     ],

@@ -121,14 +121,4 @@ class FlaxPlain(flax.linen.Module):
 class FlaxRemembering(FlaxPlain):
     def initial_carry(self):
         return {"state": jnp.zeros(16)}
-
-
-class FlaxWide(flax.linen.Module):
-    observation_space: object
-    action_space: object
-
-    @flax.linen.compact
-    def __call__(self, obs):
-        logits = flax.linen.Dense(int(self.action_space.n))(obs)
-        return logits, logits
 """
