@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from ppo_bench.mathematics.distributions import PolicyOutputs
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.torch.ops import TorchOps
 from ppo_bench.runners.base import Episode, Metrics, Runner, TrainingSpec
+from ppo_bench.runners.jax_seeds import JaxSeedsRunner
 
 ACTING = [name for name in FRAMEWORKS if name != "torch_compile"]
 """Frameworks that differ in all but the update: the compiled one is PyTorch's there."""
@@ -39,17 +40,6 @@ def problem_for(env: VectorEnv | GraphEnv, num_iterations: int, overrides: Seque
 def runner_for(framework: str, spec: TrainingSpec) -> Runner[Any]:
     """The runner of a framework with the options of its YAML file."""
     return composed(f"framework={framework}", "backend=gymnasium").framework.runner(spec)
-
-
-def train(framework: str, spec: TrainingSpec, seed: int = 1) -> Arrays:
-    """All iterations of `spec`; what the runner exports at the end."""
-    runner = runner_for(framework, spec)
-    state = runner.init(seed)
-    for _ in range(spec.num_iterations):
-        state, _, _ = runner.iterate(state)
-    arrays = runner.export(state)
-    runner.close()
-    return arrays
 
 
 def cartpole_problem(*overrides: str) -> TrainingSpec:
@@ -91,6 +81,35 @@ def policy_outputs_and_values(
     obs = torch.from_numpy(network.to_input_layout(observations))
     policy_outputs, values, _ = network.forward(TorchOps(torch.float64, torch.float64), params, obs, {}, None)
     return tuple(part.numpy() for part in policy_outputs), values.numpy()
+
+
+def assert_each_is_as_alone(
+    together: JaxSeedsRunner, seeds: Sequence[int], alone: Mapping[int, Runner[Any]]
+) -> list[Arrays]:
+    """Train several runs in one program for four iterations; those of `alone` learn what they learn by themselves.
+
+    Returns what each exports. Environments restart after the second iteration.
+    """
+    state, rows = together.init(seeds), []
+    for i in range(4):
+        state, measured = together.iterate(state)
+        rows.append(measured)
+        if i == 1:
+            state = together.restart_envs(state)
+    ends = together.export(state)
+    for k, runner in alone.items():
+        expected, metrics, episodes = played(runner, seeds[k], 4, restart_after=2)
+        found = [row[k][0] for row in rows]
+        assert [[*each] for each in found] == [[*each] for each in metrics]
+        numbers, others = ([[*each.values()] for each in run] for run in (found, metrics))
+        np.testing.assert_allclose(numbers, others, rtol=1e-7, atol=1e-10)
+        assert [episode for row in rows for episode in row[k][1]] == episodes
+        assert ends[k].keys() == expected.keys()
+        assert ends[k]["seed"] == seeds[k]
+        for name, array in expected.items():
+            assert ends[k][name].dtype == array.dtype, name
+            np.testing.assert_allclose(ends[k][name], array, rtol=1e-7, atol=1e-10, err_msg=name)
+    return ends
 
 
 def relative_distance(a: np.ndarray, b: np.ndarray) -> float:

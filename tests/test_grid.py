@@ -22,7 +22,7 @@ from ppo_bench.runners.jax_seeds import JaxSeedsRunner
 from ppo_bench.runners.program_runner import ProgramRunner
 from ppo_bench.runs.results import error_of
 from tests.processes import has_checkpoint, started, wait_until
-from tests.runners import problem_for
+from tests.runners import assert_each_is_as_alone, problem_for
 from tests.training import ENVIRONMENT, rows, timeless
 
 RUN = ["framework=jax_xla", "backend=device", "total_timesteps=4096"]
@@ -45,20 +45,8 @@ def test_each_run_learns_what_it_learns_alone() -> None:
     spec = problem_for(env, 4, ["precision=float64", "ppo.num_steps=32", "ppo.target_kl=0.1"])
     base = {name: getattr(spec.ppo, name) for name in EACH}
     values: list[Mapping[str, float]] = [base, base | EACH, *(base | {name: EACH[name]} for name in EACH)]
-    together = JaxSeedsRunner(spec, env, 1, values)
-    state, rows = together.init([3] * len(values)), []
-    for _ in range(3):
-        state, measured = together.iterate(state)
-        rows.append(measured)
-    ends = together.export(state)
     alone = ProgramRunner(replace(spec, ppo=replace(spec.ppo, **values[1])), env, 1)  # type: ignore[arg-type]
-    one = alone.init(3)
-    for row in rows:
-        one, metrics, episodes = alone.iterate(one)
-        np.testing.assert_allclose([*row[1][0].values()], [*metrics.values()], rtol=1e-7, atol=1e-10)
-        assert row[1][1] == episodes
-    for name, array in alone.export(one).items():
-        np.testing.assert_allclose(ends[1][name], array, rtol=1e-7, atol=1e-10, err_msg=name)
+    ends = assert_each_is_as_alone(JaxSeedsRunner(spec, env, 1, values), [3] * len(values), {1: alone})
     weights = [arrays["params.actor.0.weight"] for arrays in ends]
     # Each of them has an effect of its own.
     assert all(np.abs(one - other).max() > 1e-6 for one, other in itertools.combinations(weights, 2))

@@ -21,7 +21,7 @@ from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.envs.make import make_env
 from ppo_bench.runners.jax_seeds import JaxSeedsRunner
 from ppo_bench.runners.program_runner import ProgramRunner
-from tests.runners import problem_for
+from tests.runners import assert_each_is_as_alone, problem_for
 from tests.test_seeds_folders import SEEDS, TOGETHER
 
 pytestmark = pytest.mark.slow
@@ -32,34 +32,10 @@ NORMALIZED = ["precision=float64", "ppo.norm_obs=true", "ppo.norm_reward=true"]
 
 def test_each_seed_learns_what_it_learns_alone() -> None:
     """Two at a time on a core, the last of three by itself."""
-    seeds, tolerance = range(5, 11), 1e-7
     env = DynamicsEnv(CartPole(), 8)
     spec = problem_for(env, 4, NORMALIZED)
-    together = JaxSeedsRunner(spec, env, 2)
-    alone = ProgramRunner(spec, env, 1)
-    state = together.init(seeds)
-    rows = []
-    for i in range(4):
-        state, measured = together.iterate(state)
-        rows.append(measured)
-        if i == 1:
-            state = together.restart_envs(state)
-    for k, (seed, arrays) in enumerate(zip(seeds, together.export(state), strict=True)):
-        own = alone.init(seed)
-        for i in range(4):
-            own, metrics, episodes = alone.iterate(own)
-            found = rows[i][k][0]
-            assert list(found) == list(metrics)
-            np.testing.assert_allclose([*found.values()], [*metrics.values()], rtol=tolerance, atol=tolerance / 1000)
-            assert rows[i][k][1] == episodes
-            if i == 1:
-                own = alone.restart_envs(own)
-        expected = alone.export(own)
-        assert arrays.keys() == expected.keys()
-        assert arrays["seed"] == seed
-        for name, array in expected.items():
-            assert arrays[name].dtype == array.dtype, name
-            np.testing.assert_allclose(arrays[name], array, rtol=tolerance, atol=tolerance / 1000, err_msg=name)
+    alone = dict.fromkeys(range(6), ProgramRunner(spec, env, 1))
+    assert_each_is_as_alone(JaxSeedsRunner(spec, env, 2), range(5, 11), alone)
 
 
 @pytest.mark.parametrize(("num_seeds", "devices", "rows"), [(1, 1, 1), (3, 2, 4), (4, 2, 4)])
@@ -115,17 +91,7 @@ def test_games_and_rnd_learn_in_one_program_what_they_learn_alone(env: str) -> N
     envs = make_env(config.backend, config.task)
     assert isinstance(envs, GraphEnv)
     spec = replace(config.training_spec(envs), device="cpu")
-    together, alone = JaxSeedsRunner(spec, envs, 1), ProgramRunner(spec, envs, 1)
-    state, own = together.init(SEEDS), alone.init(SEEDS[1])
-    for _ in range(2):
-        state, measured = together.iterate(state)
-        own, metrics, episodes = alone.iterate(own)
-        assert measured[1][1] == episodes
-        np.testing.assert_allclose([*measured[1][0].values()], [*metrics.values()], rtol=1e-7, atol=1e-10)
-        state, own = together.restart_envs(state), alone.restart_envs(own)
-    arrays, expected = together.export(state)[1], alone.export(own)
-    for name, array in expected.items():
-        np.testing.assert_allclose(arrays[name], array, rtol=1e-7, atol=1e-10, err_msg=name)
+    assert_each_is_as_alone(JaxSeedsRunner(spec, envs, 1), SEEDS, {1: ProgramRunner(spec, envs, 1)})
 
 
 class BreaksToTheRight(CartPole):
