@@ -17,26 +17,8 @@ from ppo_bench.envs.base import EnvStep, PolicyInput, VectorEnv
 from ppo_bench.envs.check import Finding, check_contract
 from ppo_bench.envs.device import DYNAMICS
 from ppo_bench.envs.make import make_env
-from tests.walks import (
-    AllEnvironmentsAreOne,
-    EndsAgainAtOnce,
-    FlagsAreIntegers,
-    HeedsActionsOfResets,
-    IgnoresItsSeed,
-    IsOverWithoutBeingDone,
-    IsTruncatedWithoutBeingOver,
-    NeverEnds,
-    ObservationsAreDouble,
-    ObservationsAreNan,
-    PaysForResets,
-    RewardsAreDouble,
-    RewardsAreInfinite,
-    RewardsAreScaled,
-    SeedsItselfFromWhatCameBefore,
-    ShowsTheNextStartAtTheEnd,
-    TheFirstPushesTheLast,
-    Walk,
-)
+from tests import walks
+from tests.walks import Walk
 
 FINITE = "observations and rewards are finite"
 OBS_TYPE = "observations have the space's shape and dtype"
@@ -147,22 +129,22 @@ def test_plays_are_as_long_as_it_takes_to_see_ends(limit: int, plays: list[int],
 @pytest.mark.parametrize(
     ("make", "rules"),
     [
-        (IgnoresItsSeed, [OTHER_SEED, ALONE]),
+        (walks.IgnoresItsSeed, [OTHER_SEED, ALONE]),
         # Where no two plays agree, whether actions at resets matter cannot be told.
-        (SeedsItselfFromWhatCameBefore, [SEEDED]),
-        (AllEnvironmentsAreOne, [NO_TWINS, ALONE]),
-        (RewardsAreInfinite, [FINITE]),
-        (ObservationsAreDouble, [OBS_TYPE]),
-        (RewardsAreDouble, [STEP_TYPES]),
-        (FlagsAreIntegers, [STEP_TYPES]),
-        (NeverEnds, [ENDS]),
-        (PaysForResets, [NO_REWARD]),
-        (HeedsActionsOfResets, [NO_ACTION]),
-        (ShowsTheNextStartAtTheEnd, [FINAL_OBS]),
-        (IsOverWithoutBeingDone, [OVER_IS_DONE]),
-        (IsTruncatedWithoutBeingOver, [TRUNCATED_IS_OVER]),
-        (RewardsAreScaled, [REWARD_OR_SIGN]),
-        (TheFirstPushesTheLast, [ALONE]),
+        (walks.SeedsItselfFromWhatCameBefore, [SEEDED]),
+        (walks.AllEnvironmentsAreOne, [NO_TWINS, ALONE]),
+        (lambda: walks.Changed("rewards are infinite"), [FINITE]),
+        (walks.ObservationsAreDouble, [OBS_TYPE]),
+        (lambda: walks.Changed("rewards are double"), [STEP_TYPES]),
+        (lambda: walks.Changed("flags are integers"), [STEP_TYPES]),
+        (walks.NeverEnds, [ENDS]),
+        (lambda: walks.Changed("pays for resets"), [NO_REWARD]),
+        (walks.HeedsActionsOfResets, [NO_ACTION]),
+        (walks.ShowsTheNextStartAtTheEnd, [FINAL_OBS]),
+        (lambda: walks.Changed("is over without being done"), [OVER_IS_DONE]),
+        (lambda: walks.Changed("is truncated without being over"), [TRUNCATED_IS_OVER]),
+        (lambda: walks.Changed("rewards are scaled"), [REWARD_OR_SIGN]),
+        (walks.TheFirstPushesTheLast, [ALONE]),
     ],
 )
 def test_what_is_broken_is_named_and_nothing_else(make: Callable[[], VectorEnv], rules: list[str]) -> None:
@@ -170,11 +152,11 @@ def test_what_is_broken_is_named_and_nothing_else(make: Callable[[], VectorEnv],
 
 
 def test_observations_that_are_not_numbers_are_found() -> None:
-    assert FINITE in broken(check_contract(ObservationsAreNan, 60))
+    assert FINITE in broken(check_contract(lambda: walks.Changed("observations are nan"), 60))
 
 
 def test_a_second_end_on_the_reset_step_is_found() -> None:
-    evidence = broken(check_contract(EndsAgainAtOnce, 60))[NO_SECOND_END]
+    evidence = broken(check_contract(lambda: walks.Changed("ends again at once"), 60))[NO_SECOND_END]
     count, total = (int(word) for word in evidence.split() if word.isdigit())
     assert 0 < count < total
 

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from ppo_bench.commands.console import COMMANDS, main
-from ppo_bench.common.cli import exit_code
+from tests.refusals import assert_refused
 
 PROGRAM = Path(sys.executable).parent / "ppo-bench"
 COMPLETE = """eval "$(ppo-bench -sc install=bash)"
@@ -52,10 +52,7 @@ def test_every_command_has_its_own_help(capsys: pytest.CaptureFixture[str], name
     ],
 )
 def test_wrong_input_is_one_line(capsys: pytest.CaptureFixture[str], words: list[str], line: str) -> None:
-    assert exit_code(main, words) == 2
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) == 1
-    assert line in said[0]
+    assert_refused(main, words, line, capsys)
 
 
 @pytest.mark.slow

@@ -84,7 +84,5 @@ def test_a_wrong_query_is_one_line(sql: str, fragment: str, outputs: Path, capfd
 
 
 def test_a_folder_without_runs_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert exit_code(main, ["select 1", str(tmp_path)]) == 2
-    assert capfd.readouterr().err == (
-        f"ppo_bench: there are no runs in {tmp_path}: name a folder that outputs= named, or a run's\n"
-    )
+    said = f"there are no runs in {tmp_path}: name a folder that outputs= named, or a run's\n"
+    assert_refused(main, ["select 1", str(tmp_path)], said, capfd)

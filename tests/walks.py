@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from gymnasium import spaces
@@ -78,46 +78,15 @@ class TheFirstPushesTheLast(Walk):
         return step._replace(obs=self.obs())
 
 
-class ObservationsAreNan(Walk):
-    def step(self, actions: np.ndarray) -> EnvStep:
-        step = super().step(actions)
-        return step._replace(obs=np.where(self.time[:, None] == 2, np.float32(np.nan), step.obs))
-
-
-class RewardsAreInfinite(Walk):
-    def step(self, actions: np.ndarray) -> EnvStep:
-        step = super().step(actions)
-        reward = np.where(self.time == 2, np.float32(np.inf), step.reward)
-        return step._replace(reward=reward, raw_reward=reward)
-
-
 class ObservationsAreDouble(Walk):
     def obs(self) -> np.ndarray:
         return super().obs().astype(np.float64)
-
-
-class RewardsAreDouble(Walk):
-    def step(self, actions: np.ndarray) -> EnvStep:
-        step = super().step(actions)
-        return step._replace(reward=step.reward.astype(np.float64))
-
-
-class FlagsAreIntegers(Walk):
-    def step(self, actions: np.ndarray) -> EnvStep:
-        step = super().step(actions)
-        return step._replace(episode_over=step.episode_over.astype(np.int64))
 
 
 class NeverEnds(Walk):
     def step(self, actions: np.ndarray) -> EnvStep:
         self.time = np.zeros(self.num_envs, int)
         return super().step(actions)
-
-
-class PaysForResets(Walk):
-    def step(self, actions: np.ndarray) -> EnvStep:
-        reward = np.full(self.num_envs, 2, np.float32)
-        return super().step(actions)._replace(reward=reward, raw_reward=reward)
 
 
 class HeedsActionsOfResets(Walk):
@@ -135,25 +104,27 @@ class ShowsTheNextStartAtTheEnd(Walk):
         return end._replace(obs=self.obs())
 
 
-class EndsAgainAtOnce(Walk):
+PAID = ("reward", "raw_reward")
+CHANGES: dict[str, Callable[[Walk, EnvStep], dict[str, np.ndarray]]] = {
+    "observations are nan": lambda w, s: {"obs": np.where(w.time[:, None] == 2, np.float32(np.nan), s.obs)},
+    "rewards are infinite": lambda w, s: dict.fromkeys(PAID, np.where(w.time == 2, np.float32(np.inf), s.reward)),
+    "rewards are double": lambda w, s: {"reward": s.reward.astype(np.float64)},
+    "rewards are scaled": lambda w, s: {"reward": s.reward * np.float32(0.1)},
+    "flags are integers": lambda w, s: {"episode_over": s.episode_over.astype(np.int64)},
+    "pays for resets": lambda w, s: dict.fromkeys(PAID, np.full(w.num_envs, 2, np.float32)),
+    "ends again at once": lambda w, s: {name: getattr(s, name) | w.resets for name in ("terminated", "episode_over")},
+    "is over without being done": lambda w, s: {"episode_over": s.episode_over | (w.time == 2)},
+    "is truncated without being over": lambda w, s: {"episode_over": s.terminated},
+}
+
+
+class Changed(Walk):
+    """Shows something else than has happened in a step."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self._change = CHANGES[how]
+
     def step(self, actions: np.ndarray) -> EnvStep:
         step = super().step(actions)
-        return step._replace(terminated=step.terminated | self.resets, episode_over=step.episode_over | self.resets)
-
-
-class IsOverWithoutBeingDone(Walk):
-    def step(self, actions: np.ndarray) -> EnvStep:
-        step = super().step(actions)
-        return step._replace(episode_over=step.episode_over | (self.time == 2))
-
-
-class IsTruncatedWithoutBeingOver(Walk):
-    def step(self, actions: np.ndarray) -> EnvStep:
-        step = super().step(actions)
-        return step._replace(episode_over=step.terminated)
-
-
-class RewardsAreScaled(Walk):
-    def step(self, actions: np.ndarray) -> EnvStep:
-        step = super().step(actions)
-        return step._replace(reward=step.reward * np.float32(0.1))
+        return step._replace(**self._change(self, step))
