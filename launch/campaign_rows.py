@@ -10,16 +10,12 @@ import duckdb
 
 from ppo_bench.commands.report.statistics import SampleMoments
 
-KEPT = ("campaign", "env", "env_id", "backend", "framework", "precision", "seed", "steps", "switches")
-"""Columns that identify a run; `switches` are the `SWITCHES` of a campaign over them, and empty in other campaigns."""
+KEPT = ("campaign", "env", "env_id", "backend", "framework", "precision", "seed", "steps")
+"""Columns that identify a run."""
 MEASURED = (
     *("final_return_mean", "mean_sps", "wall_seconds", "compile_seconds", "resumes"),
     *("cpu", "cores", "git_commit", "started"),
 )
-PAIR = "_pair"
-"""End of the names of campaigns over `SWITCHES`."""
-SWITCHES = ("clip_vloss", "mask_resets", "bootstrap_truncated")
-"""Keys of `ppo` in which CleanRL's PyTorch and JAX scripts for one task may differ."""
 
 
 def rows_of(out: Path) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Comparisons of this project's runs with each other: between frameworks, and between settings of switches."""
+"""Comparisons of this project's runs with each other: between frameworks, and between backends."""
 
 from __future__ import annotations
 
@@ -14,14 +14,11 @@ from ppo_bench.commands.report.published import MARGIN, equivalence_margin
 from ppo_bench.commands.report.statistics import Comparison, moments, tost
 from ppo_bench.common.paths import FRAMEWORKS
 
-IN_PYTORCH = ("clip_vloss", "no mask_resets", "no bootstrap_truncated")
-"""The settings of `SWITCHES` in the PyTorch script for EnvPool, with which others are compared."""
-
 
 def between_frameworks(out: Path) -> str:
     """A Markdown table that compares final returns and areas under the curve of each pair of frameworks on a task."""
-    runs, areas, rows = [run for run in rows_of(out) if not run["switches"]], _areas(out), []
-    for task, own in groups(runs, "env", "backend", "precision", "campaign", "env_id", "steps").items():
+    areas, rows = _areas(out), []
+    for task, own in groups(rows_of(out), "env", "backend", "precision", "campaign", "env_id", "steps").items():
         by_seed = {name: {r["seed"]: r for r in own if r["framework"] == name} for name in FRAMEWORKS}
         for later, ours in enumerate(FRAMEWORKS):
             for theirs in FRAMEWORKS[:later]:
@@ -41,8 +38,8 @@ def between_backends(out: Path) -> str:
 
     The test is Welch's and not paired, since a seed starts other episodes in another simulator.
     """
-    runs, rows = [run for run in rows_of(out) if not run["switches"]], []
-    for task, own in groups(runs, "env_id", "framework", "precision", "campaign", "env", "steps").items():
+    rows = []
+    for task, own in groups(rows_of(out), "env_id", "framework", "precision", "campaign", "env", "steps").items():
         finals = {
             name: np.array([_final(r) for r in of_backend])
             for (name,), of_backend in sorted(groups(own, "backend").items())
@@ -56,35 +53,6 @@ def between_backends(out: Path) -> str:
             about = [task[0], with_precision(task[1], task[2]), name, str(len(values)), shown(moments(values))]
             rows.append([*about, *cells])
     return markdown(("env", "framework", "backend", "seeds", "final return", "difference [90%]", "verdict"), rows)
-
-
-def between_switches(out: Path) -> str:
-    """A Markdown table that compares the runs of each campaign over `SWITCHES` with those of its first setting.
-
-    That is the one most like `IN_PYTORCH`.
-    """
-    runs, rows = [run for run in rows_of(out) if run["switches"]], []
-    for task, own in groups(runs, "campaign", "env", "backend", "framework", "precision", "steps").items():
-        by_seed = {
-            switches: {r["seed"]: r for r in own if r["switches"] == switches}
-            for switches in sorted({r["switches"] for r in own}, key=lambda told: (_switched(told), told))
-        }
-        first = next(iter(by_seed.values()))
-        for switches, of_switches in by_seed.items():
-            ours, cells = moments(np.array([_final(run) for run in of_switches.values()])), ["", ""]
-            seeds = sorted(first.keys() & of_switches.keys())
-            if of_switches is not first and len(seeds) > 1:
-                cells = _compared([[runs_of[seed] for seed in seeds] for runs_of in (of_switches, first)], _final)
-            about = [f"{task[1]}, {task[2]}", with_precision(task[3], task[4]), f"{task[5] / 1e6:g}", switches]
-            about += [str(ours.n), shown(ours)]
-            rows.append([*about, *cells])
-    compared = ("final return", "difference from the first [90%]", "verdict")
-    return markdown(("env, backend", "framework", "million steps", "switches", "seeds", *compared), rows)
-
-
-def _switched(switches: str) -> int:
-    """In how many switches a setting, such as `clip_vloss, no mask_resets`, differs from `IN_PYTORCH`."""
-    return len({*switches.split(", ")} - {*IN_PYTORCH})
 
 
 def _final(run: dict[str, Any]) -> float:

@@ -14,8 +14,8 @@ from typing import Any
 
 import duckdb
 import numpy as np
-from campaign_rows import KEPT, MEASURED, PAIR, SWITCHES, trained, with_precision
-from comparisons import between_backends, between_frameworks, between_switches
+from campaign_rows import KEPT, MEASURED, trained, with_precision
+from comparisons import between_backends, between_frameworks
 from verdicts import as_csv, summary, table, unpublished, verdicts
 
 from ppo_bench.commands.report.charts import STEPS, TIME, Figure, Lines, Series
@@ -52,7 +52,6 @@ def main(arguments: list[str]) -> int:
         "unpublished": unpublished(out),
         "frameworks": between_frameworks(out),
         "backends": between_backends(out),
-        "switches": between_switches(out),
         "trained": trained(out),
     }
     page.write_text(filled(page.read_text(), tables))
@@ -90,7 +89,7 @@ def take_in(folders: Sequence[str], out: Path) -> None:
         device = run.facts.get("execution.gpu") or run.facts.get("hardware.cpu")
         facts = {"cpu": device, "cores": run.facts.get("hardware.cores_available")}
         values = {**vars(run), **facts, "git_commit": run.facts.get("git_commit"), "campaign": _campaign(run.name)}
-        values |= {"steps": run.total_timesteps, "switches": _switches(run), "precision": run.execution["precision"]}
+        values |= {"steps": run.total_timesteps, "precision": run.execution["precision"]}
         row = [values[name] for name in (*KEPT, *MEASURED)]
         con.execute(f"insert into runs values ({', '.join('?' * len(row))})", row)
         for axis, column in (("steps", "global_step"), ("seconds", "training_seconds")):
@@ -118,7 +117,7 @@ def _check_alike(runs: Sequence[Run]) -> None:
     of_task: dict[tuple[Any, ...], Run] = {}
     of_row: dict[tuple[Any, ...], Run] = {}
     for run in runs:
-        task = (run.name, run.env_id, run.backend, run.total_timesteps, _switches(run))
+        task = (run.name, run.env_id, run.backend, run.total_timesteps)
         other = of_task.setdefault(task, run)
         if run.setting != other.setting:
             raise ConfigError(f"{run.folder} and {other.folder} have different settings: name runs of one setting")
@@ -129,13 +128,6 @@ def _check_alike(runs: Sequence[Run]) -> None:
 
 def _campaign(name: str) -> str | None:
     return name.removeprefix("campaign/") if name.startswith("campaign/") else None
-
-
-def _switches(run: Any) -> str:
-    """The values of `SWITCHES` in a campaign over them, such as `clip_vloss, no mask_resets`."""
-    if not run.name.endswith(PAIR):
-        return ""
-    return ", ".join(name if run.setting[f"ppo.{name}"] else f"no {name}" for name in SWITCHES)
 
 
 def _kind(name: str) -> str:
@@ -164,24 +156,24 @@ def draw_curves(out: Path) -> None:
 
 def _chart(con: Any, file: Path, task: Sequence[str], axis: str, title: str, label: str) -> Lines:
     where = f"from read_parquet('{file}') where campaign = ? and env = ? and backend = ?"
-    ways = con.execute(f"select distinct framework, precision, switches, env_id {where}", task).fetchall()
+    ways = con.execute(f"select distinct framework, precision, env_id {where}", task).fetchall()
     versions = len({env_id for *_, env_id in ways}) > 1
     series: list[Series] = []
     order = {name: place for place, name in enumerate(PRECISIONS)}
     ways.sort(key=lambda way: (FRAMEWORKS.index(way[0]), order[way[1]], *way[2:]))
-    for framework, precision, switches, env_id in ways:
+    for framework, precision, env_id in ways:
         found = con.execute(
-            f"select seed, x, value {where} and framework = ? and precision = ? and switches = ? and env_id = ? "
+            f"select seed, x, value {where} and framework = ? and precision = ? and env_id = ? "
             "and axis = ? order by seed, cell",
-            [*task, framework, precision, switches, env_id, axis],
+            [*task, framework, precision, env_id, axis],
         ).fetchnumpy()
         x, values = (np.ma.filled(found[key].astype(float), np.nan).reshape(-1, 100) for key in ("x", "value"))
         grid = (np.arange(100) + 0.5) * x.max() / 99.5
         runs = np.stack([_on(grid, own, value) for own, value in zip(x, values, strict=True)])
         usual = FRAMEWORKS.index(framework) + len(FRAMEWORKS) * order[precision]
-        colour = len(series) if switches or versions else usual
+        colour = len(series) if versions else usual
         band = mean_band(runs)
-        name = switches or with_precision(framework, precision)
+        name = with_precision(framework, precision)
         series.append(Series(f"{name}, {env_id}" if versions else name, colour, Curves(grid, *band, runs)))
     return Lines(title, label, "episodic return", series)
 

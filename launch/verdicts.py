@@ -203,8 +203,8 @@ def table(found: Sequence[Row]) -> str:
 
 
 def unpublished(out: Path) -> str:
-    """A Markdown table of the campaigns that no published table belongs to, but for those over `SWITCHES`."""
-    own = [run for run in rows_of(out) if run["campaign"] not in SCRIPTS and not run["switches"]]
+    """A Markdown table of the campaigns that no published table belongs to."""
+    own = [run for run in rows_of(out) if run["campaign"] not in SCRIPTS]
     rows = []
     for way in dict.fromkeys(map(_way, own)):
         finals = np.array([run["final_return_mean"] for run in own if _way(run) == way])

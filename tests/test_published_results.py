@@ -63,7 +63,7 @@ def test_what_is_committed_is_what_the_command_makes(tmp_path: Path) -> None:
 @pytest.fixture
 def docs(tmp_path: Path) -> Path:
     (tmp_path / "docs" / "results").mkdir(parents=True)
-    blocks = ("summary", "verdicts", "frameworks", "backends", "unpublished", "trained", "switches")
+    blocks = ("summary", "verdicts", "frameworks", "backends", "unpublished", "trained")
     page = "# Results\n" + "".join(f"<!-- {name} -->\nold\n<!-- /{name} -->\n" for name in blocks) + "end\n"
     (tmp_path / "docs" / "results.md").write_text(page)
     return tmp_path / "docs"
@@ -102,7 +102,7 @@ def test_verdicts_of_runs_by_hand(docs: Path, tmp_path: Path) -> None:
     # With endless seeds of ours the error is that of three published ones. The margin is 5% of 475 - 22.2.
     limits = float(same["endless"]), float(same["margin"])
     assert limits == pytest.approx((2.92 * 6.12 / 2**0.5, 0.05 * (475 - 22.2)), abs=0.01)
-    assert page.endswith("<!-- /switches -->\nend\n")
+    assert page.endswith("<!-- /trained -->\nend\n")
     assert (docs / "results" / "classic-cartpole-gymnasium.svg").exists()
 
 

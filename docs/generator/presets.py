@@ -134,7 +134,7 @@ def _campaigns(name: str) -> list[str]:
     """Names of the campaigns that reproduce the published table of preset `name`."""
     found, base = [], f"/experiment/cleanrl/{REPEATS.get(name, name)}"
     for path in sorted((CONF / "experiment" / "campaign").glob("*.yaml")):
-        if base in _keys(path).get("defaults", []) and not path.stem.endswith("_pair"):
+        if base in _keys(path).get("defaults", []):
             found.append(path.stem)
     return found
 
