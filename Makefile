@@ -1,4 +1,4 @@
-# make setup | run | lock | setup-procgen | memory-gym | gymnax | test | test-slurm | test-slow | gpu-proof | soak; everything lives in .venv, which `setup` makes and the others need.
+# make setup | run | lock | setup-procgen | memory-gym | gymnax | test | test-slurm | test-slow | lint | docs | gpu-proof | soak; everything lives in .venv, which `setup` makes and the others need.
 # `test-slow` opens pages in Chromium and plays Procgen, which needs root once, to install Chromium and Qt 5.
 PYTHON ?= python3
 BIN := .venv/bin

@@ -93,6 +93,10 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "state of another kind": (lambda path: (path / "state.json").write_text("[1, 2]"), "list indices"),
     "state that is no text": (lambda path: (path / "state.json").write_bytes(b"\xff\xfe\0"), "utf-8"),
     "state without its keys": (lambda path: (path / "state.json").write_text("{}"), "schema_version"),
+    "other counters": (
+        lambda path: (path / "state.json").write_text((path / "state.json").read_text().replace(": {", ': {"x": 1,')),
+        "checksum of its counters",
+    ),
     "a file in its place": (replace_by_a_file, "Not a directory"),
 }
 

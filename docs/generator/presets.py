@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from settings import explained, table
 
 from ppo_bench.algorithms.ppo import metrics_of
-from ppo_bench.common.paths import CONF
+from ppo_bench.common.paths import CONF, FRAMEWORKS
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.trackers.charts import TAGS
 
@@ -120,7 +120,8 @@ def _usage(name: str, settings: Settings) -> str:
     if not name.startswith("ppo_trxl"):
         lines += [f"ppo-bench {preset} env={env}" for env in _envs(name) if env != settings["env"]["name"]][:2]
     if settings["backend"]["name"] != "device":
-        lines += [f"ppo-bench {preset} framework={framework}" for framework in ("torch_compile", "jax_xla")]
+        others = [framework for framework in FRAMEWORKS if framework != settings["framework"]["name"]]
+        lines += [f"ppo-bench {preset} framework={framework}" for framework in others]
     campaigns = _campaigns(name)
     text = "\n".join([*lines, f"ppo-bench sweep {preset} 'seed=range(1,4)'"])
     block = f"```bash\n{text}\n```"

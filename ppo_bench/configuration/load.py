@@ -177,6 +177,6 @@ def _choice(key: str, node: Any) -> Any:
     for member in (*MEMBERS[group], *(["libraries"] if getattr(made, "in_graph", False) else [])):
         if not hasattr(made, member):
             raise ConfigError(
-                f"{key}={node} is not a choice of the group {group}: it has no `{member}`; see docs/architecture.md"
+                f"{key}={node} is not a choice of the group {group}: it has no `{member}`; see docs/own.md"
             )
     return made

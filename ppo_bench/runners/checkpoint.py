@@ -1,8 +1,8 @@
 """Checkpoints: `checkpoints/iteration_<k>/` with `arrays.safetensors` and `state.json`, portable and checksummed.
 
 The arrays are a runner's `export`, in the neutral layout that every framework restores. `state.json` has the counters
-of the outer loop and the checksum of the arrays. A checkpoint is written to a temporary folder and renamed, so that it
-is complete or absent. The link `checkpoints/best` points to the checkpoint with the highest return.
+of the outer loop, and checksums of these and of the arrays. A checkpoint is written to a temporary folder and renamed,
+so that it is complete or absent. The link `checkpoints/best` points to the checkpoint with the highest return.
 
 An exported folder (`ppo-bench export`) is a run and its checkpoint in one: `model.safetensors` has the arrays, and
 `config.json` is the run's run.json with the content of `state.json` under the key `checkpoint`.
@@ -76,6 +76,7 @@ def _state(iteration: int, checkpoint: Checkpoint, data: bytes) -> dict[str, Any
         "iteration": iteration,
         "arrays_sha256": _sha256(data),
         "loop": checkpoint.loop,
+        "loop_sha256": _sha256(_canonical(checkpoint.loop)),
     }
 
 
@@ -148,6 +149,8 @@ def load(path: Path) -> Checkpoint:
             )
         if _sha256(data) != state["arrays_sha256"]:
             raise ValueError(f"the checksum of {arrays_file} does not match")
+        if _sha256(_canonical(state["loop"])) != state["loop_sha256"]:
+            raise ValueError("the checksum of its counters does not match")
         return Checkpoint(safetensors.numpy.load(data), dict(state["loop"]))
     except ConfigError:
         raise
@@ -197,6 +200,10 @@ def _link(path: Path, target: Path) -> None:
 
 def _serialize(arrays: Arrays) -> bytes:
     return safetensors.numpy.save({name: np.asarray(array, order="C") for name, array in arrays.items()})
+
+
+def _canonical(loop: dict[str, Any]) -> bytes:
+    return json.dumps(loop, sort_keys=True).encode()
 
 
 def _sha256(data: bytes) -> str:

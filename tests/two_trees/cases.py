@@ -1,4 +1,4 @@
-"""The commands of `same`; those of `lockstep`: every network, algorithm, backend and framework."""
+"""The commands of `same`; those of `lockstep`: every network, algorithm, backend (but `tensors`) and framework."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def _choose(outputs: Path, runs: Sequence[SubmittedRun]) -> tuple[list[Submitted
         if are_complete(list(map(Path, run.folders))):
             rows.append(("done", folder, ""))
         elif active := next((status for status in before if status.state in ("queued", "running")), None):
-            rows.append((active.state, folder, f"job {active.job}"))
+            rows.append((active.state, folder, "; ".join(filter(None, (f"job {active.job}", active.detail)))))
         else:
             needed.append(run)
             rows.append(("submit", folder, f"again; {before[0].detail}" if before else ""))
