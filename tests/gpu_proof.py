@@ -1,8 +1,8 @@
 """`make gpu-proof [DEVICE=cuda] [PART=same]`: all checks that need a GPU, the most important ones first.
 
 The checks form six parts of at most nine minutes each: same, speed, end_to_end, training, race, breakout. The same
-command given again skips the checks that have passed; a check that fails is reported, and the others still run. A table and
-`<out>/gpu-proof.json` hold the outcome of each, a folder of each check what its commands said. The checks of `same`
+command given again skips the checks that have passed; a check that fails is reported, and the others still run. A table
+and `<out>/gpu-proof.json` hold the outcome of each, a folder of each check what its commands said. The checks of `same`
 measure no time: `--jobs` of them run at once. The part race wants PUREJAXRL, CLEANRL and LEANRL=<its repository>, and
 PEER_PYTHON=<a Python with their packages>. `DEVICE=cpu` rehearses all checks with few iterations.
 """

@@ -59,7 +59,7 @@ def test_iterations_given_ahead_are_the_same_iterations() -> None:
     ends: list[Arrays] = []
     given: list[list[tuple[Metrics, list[Episode]]]] = []
     for iterations_per_call in (1, 3):
-        runner = ProgramRunner(spec, DynamicsEnv(CartPole(), 4), iterations_per_call)
+        runner = ProgramRunner(spec, iterations_per_call)
         state = runner.init(SEED)
         rows = []
         for i in range(7):
@@ -75,7 +75,7 @@ def test_iterations_given_ahead_are_the_same_iterations() -> None:
 
 def test_a_device_never_has_more_than_it_takes_at_once_and_nothing_past_the_end_of_a_block() -> None:
     spec = problem_for(DynamicsEnv(CartPole(), 4), 45, [])
-    runner = ProgramRunner(spec, DynamicsEnv(CartPole(), 4), iterations_per_call=20)
+    runner = ProgramRunner(spec, iterations_per_call=20)
     state, ahead = runner.init(SEED), []
     for _ in range(45):
         state, _, _ = runner.iterate(state)

@@ -158,10 +158,10 @@ def lower_program(words: list[str], platforms: Any = PLATFORMS) -> str:
     own = ["framework=jax_xla", "backend=device", "ppo.num_envs=4", "ppo.num_steps=4", "ppo.num_minibatches=2"]
     config = load_config([*own, *words])
     env: Any = config.backend.make(config.task)
-    runner = ProgramRunner(config.training_spec(env), env, 1)
+    runner = ProgramRunner(config.training_spec(env), 1)
     functions: JaxFunctions = runner.functions
     state = runner.init(1)
-    whole = functools.partial(program.iterate, functions, env.step)
+    whole = functools.partial(program.iterate, functions)
     hyperparameters = {"learning_rate": np.array(1e-3, functions.dtype)}
     arguments: Any = (state.train_state, state.envs, np.int32(1), hyperparameters, np.int32(1))
     text = lowered(whole, *arguments, platforms=platforms)

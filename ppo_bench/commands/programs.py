@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.paths import FRAMEWORKS
@@ -17,28 +17,43 @@ def programs(
 ) -> dict[str, Config]:
     """The configuration of each job, by its framework and the words that not all jobs share.
 
-    Without framework= there are jobs of every framework; what cannot run here is left out with its reason. Raises
-    `ConfigError` if a framework that was named cannot run, or none can.
+    Without framework= there are jobs of every framework; those that cannot run here are left out with the reason.
+    Raises `ConfigError` if a framework that was named cannot run a job, or no framework can.
     """
     is_named = any(key_of(word) == "framework" for word in overrides)
     jobs = expand(overrides if is_named else [f"framework={','.join(FRAMEWORKS)}", *overrides])
     shared = set.intersection(*map(set, jobs))
     found: dict[str, Config] = {}
-    reasons = []
+    reasons: dict[tuple[str, ...], list[str]] = {}
+    able = set()
     for job in jobs:
-        config = load(job)
+        config, others = load(job), tuple(word for word in job if key_of(word) != "framework")
         try:
             require(config)
         except ConfigError as error:
             if is_named:
                 raise
-            reasons.append(str(error))
+            reasons.setdefault(others, []).append(str(error))
             continue
+        able.add(others)
         (framework,) = (word.partition("=")[2] for word in job if key_of(word) == "framework")
-        differing = (word for word in job if word not in shared and key_of(word) != "framework")
-        found[" ".join((framework, *differing))] = config
-    if not found:
-        raise ConfigError("; ".join(dict.fromkeys(reasons)))
-    for reason in dict.fromkeys(reasons):
+        found[" ".join((framework, *(word for word in others if word not in shared)))] = config
+    for others, why in reasons.items():
+        if others not in able:
+            raise ConfigError("; ".join(dict.fromkeys(why)))
+    for reason in dict.fromkeys(reason for why in reasons.values() for reason in why):
         print_status(f"left out: {reason}")
     return found
+
+
+def require_same_training(configs: Mapping[str, Config], *execution: str) -> None:
+    """Raise `ConfigError` if programs differ in more than how they execute a training: framework, backend, tuning,
+    device, number of devices, and the keys of `execution`."""
+    execution = ("framework", "backend", "tuning", "device", *execution)
+    first, *others = (
+        each.hashed | {"env": (each.task.name, each.hashed["env"]), "seed": each.root.seed} for each in configs.values()
+    )
+    for other in others:
+        for key in first:
+            if key not in execution and first[key] != other[key]:
+                raise ConfigError(f"{key}: compare with one value after the other")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import select
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -75,10 +76,9 @@ def exit_code(main: Callable[[list[str]], int], arguments: list[str]) -> int:
         if sys.stdout:  # None if it was closed before the start
             sys.stdout.flush()
         return code
-    except BrokenPipeError:  # the reader of stdout, such as head, has gone; further output is discarded
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
     except Exception as error:
+        if isinstance(error, BrokenPipeError) and _is_stdout_closed():
+            return 1
         if not is_user_error(error):
             raise
         code = next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1)
@@ -101,6 +101,16 @@ def exit_code(main: Callable[[list[str]], int], arguments: list[str]) -> int:
 def is_user_error(error: Exception) -> bool:
     """Whether `exit_code` prints the error as one line, because its message says what to change."""
     return isinstance(error, (*EXIT_CODES, OSError)) or _is_out_of_memory(error)
+
+
+def _is_stdout_closed() -> bool:
+    """Whether the reader of stdout, such as head, has closed the pipe; if so, further output is discarded."""
+    poll = select.poll()
+    poll.register(sys.stdout, 0)
+    closed = any(event & select.POLLERR for _, event in poll.poll(0))
+    if closed:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return closed
 
 
 def _is_out_of_memory(error: Exception) -> bool:

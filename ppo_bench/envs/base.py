@@ -133,10 +133,6 @@ class VectorEnv(Protocol):
         """Release all resources."""
 
 
-StepFunction = Callable[[Any, Any], tuple[Any, EnvStep]]
-"""See `GraphEnv.step`."""
-
-
 class GraphEnv(ABC):
     """N environments that step together inside a JAX program or as PyTorch's tensors, under the contract of a
     `VectorEnv`."""

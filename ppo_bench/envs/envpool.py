@@ -5,14 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError, nearest, one_line
 from ppo_bench.common.values import NOT_HASHED, within
 from ppo_bench.envs.base import NO_LIMIT, EnvStep, PolicyInput, Task
-from ppo_bench.envs.observation_flattening import ObservationFlattener, declare_categories, observation_flattener
+from ppo_bench.envs.observation_flattening import declare_categories, observation_flattener
 from ppo_bench.envs.spaces import require_supported_spaces
 from ppo_bench.envs.turns import get_num_games, make_player_inputs, make_player_steps, require_players
 from ppo_bench.tuning.thread_affinity import FollowerThreads
@@ -22,7 +22,7 @@ FAST_ENV_PREFIXES = ("Acrobot-", "CartPole-", "MountainCar", "Pendulum-")
 MAX_ENVS_PER_THREAD = 64
 """Up to this many environments with one of `FAST_ENV_PREFIXES` share a single thread."""
 INFO_KEYS = ("lives", "terminated", "reward", "current_player", "legal_action_mask")
-"""Keys of `info` that `make_env_step` reads, for Atari games and for turn-based games."""
+"""Keys of `info` that a step reads, for Atari games and for turn-based games."""
 RESERVED_OPTIONS = {
     *("num_envs", "num_threads", "batch_size", "seed", "env_seed", "max_num_players", "gym_reset_return_info"),
     *("task", "task_name", "env_name"),
@@ -82,8 +82,8 @@ class EnvPoolEnv:
             self.observation_space = flattener.space if flattener else space
             self.action_space = spec.gymnasium_action_space
             require_players(task, spec.config.max_num_players)
-            self.layout = PoolLayout(flattener, task.players, _mask(spec))
-            self.masks_actions = self.layout.mask is not None
+            self._flattener, self._mask = flattener, _mask(spec)
+            self.masks_actions = self._mask is not None
             if self.players > 1 and not (self.masks_actions and "info:current_player" in spec.state_array_spec):
                 raise ConfigError(f"{task.id}: EnvPool does not say whose turn it is; such games are not played here")
             limit = int(spec.config.max_episode_steps)
@@ -114,8 +114,8 @@ class EnvPoolEnv:
         self._core = PoolCore(self.pool, self.players, self._info_keys)
         self._resets, self._policy_mask = np.zeros(self.num_envs, np.bool_), np.ones(self.num_envs, np.bool_)
         if not self.masks_actions:
-            return PolicyInput(self.layout.to_array(obs))
-        arrays = (*self.layout.turns(obs, info), self.layout.to_array(obs))
+            return PolicyInput(self._to_array(obs))
+        arrays = (*self._turns(obs, info), self._to_array(obs))
         turn, action_mask, obs = (sort_by_game(info["env_id"], array) for array in arrays)
         policy_input = make_player_inputs(np, self.players, obs, turn, action_mask)
         self._policy_mask = policy_input.policy_mask
@@ -129,11 +129,36 @@ class EnvPoolEnv:
         if self.players > 1:
             actions = select_mover_actions(actions, self._policy_mask, self.players)
         outputs = self._core.step(actions)
-        step, info = make_env_step(self.layout, self._resets, *outputs), outputs[-1]
+        step, info = self._to_env_step(*outputs), outputs[-1]
         self.episode_info = {name: info[name] for name in self._info_keys if name in info}
         self._resets = step.terminated | step.truncated
         self._policy_mask = self._policy_mask if step.policy_mask is None else step.policy_mask
         return step
+
+    def _to_env_step(
+        self, obs: Any, reward: np.ndarray, terminated: np.ndarray, truncated: np.ndarray, info: dict[str, np.ndarray]
+    ) -> EnvStep:
+        """The `EnvStep` from a pool's results."""
+        turns = self._turns(obs, info) if self._mask else None
+        obs = self._to_array(obs)
+        reward = reward * ~self._resets  # some dm_control tasks return the reward of the first state at a reset step
+        if "lives" in info:  # Atari: `terminated` includes lost lives, info["terminated"] is only the end of the game
+            # It is also set where a game ends at the time limit, which EnvPool calls truncated.
+            game_over = info["terminated"] != 0
+            terminated, truncated = terminated | game_over, truncated & ~game_over
+            return EnvStep(obs, reward, terminated, truncated, game_over | truncated, info["reward"])
+        step = EnvStep(obs, reward, terminated, truncated, terminated | truncated, reward)
+        return make_player_steps(np, self.players, step, *turns) if turns else step
+
+    def _to_array(self, obs: Any) -> np.ndarray:
+        """Observations as one array."""
+        array: np.ndarray = self._flattener(obs) if self._flattener else obs
+        return array
+
+    def _turns(self, obs: Any, info: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """The number of the player to move, `[G]`, and that player's legal choices, `[G, A]`."""
+        action_mask = obs["action_mask"] if self._mask == "obs" else info["legal_action_mask"]
+        return info.get("current_player", action_mask[:, 0] * 0), action_mask
 
     def render(self) -> np.ndarray:
         """A frame `[H, W, 3]` uint8 of the first environment; only with `render_mode="rgb_array"`."""
@@ -228,50 +253,10 @@ def sort_by_game(games: np.ndarray, array: np.ndarray) -> np.ndarray:
     return by_game[np.argsort(games)].reshape(array.shape)
 
 
-class PoolLayout(NamedTuple):
-    """The layout of a pool's results, arrays of NumPy or JAX."""
-
-    flattener: ObservationFlattener | None
-    players: int
-    mask: str | None
-    """The dictionary with the mask of legal choices: "info", "obs", or None if there is no mask."""
-
-    def to_array(self, obs: Any) -> Any:
-        """Observations as one array."""
-        return self.flattener(obs) if self.flattener else obs
-
-    def turns(self, obs: Any, info: dict[str, Any]) -> tuple[Any, Any]:
-        """The number of the player to move, `[G]`, and that player's legal choices, `[G, A]`."""
-        action_mask = obs["action_mask"] if self.mask == "obs" else info["legal_action_mask"]
-        return info.get("current_player", action_mask[:, 0] * 0), action_mask
-
-
 def _mask(spec: Any) -> str | None:
-    """See `PoolLayout.mask`."""
+    """The dictionary with the mask of legal choices: "info", "obs", or None if there is no mask."""
     arrays, actions = spec.state_array_spec, spec.gymnasium_action_space
     if "info:legal_action_mask" in arrays:
         return "info"
     shape = list(arrays["obs:action_mask"].shape) if "obs:action_mask" in arrays else []
     return "obs" if shape and shape == [getattr(actions, "n", None)] else None
-
-
-def make_env_step(
-    layout: PoolLayout,
-    resets: Any,
-    obs: Any,
-    reward: Any,
-    terminated: Any,
-    truncated: Any,
-    info: dict[str, Any],
-) -> EnvStep:
-    """The `EnvStep` from a pool's results, arrays of NumPy or JAX; `resets [N]` marks reset steps."""
-    turns = layout.turns(obs, info) if layout.mask else None
-    obs = layout.to_array(obs)
-    reward = reward * ~resets  # some dm_control tasks return the reward of the first state at a reset step
-    if "lives" in info:  # Atari: `terminated` includes lost lives, info["terminated"] is only the end of the game
-        # It is also set where a game ends at the time limit, which EnvPool calls truncated.
-        game_over = info["terminated"] != 0
-        terminated, truncated = terminated | game_over, truncated & ~game_over
-        return EnvStep(obs, reward, terminated, truncated, game_over | truncated, info["reward"])
-    step = EnvStep(obs, reward, terminated, truncated, terminated | truncated, reward)
-    return make_player_steps(reward.__array_namespace__(), layout.players, step, *turns) if turns else step

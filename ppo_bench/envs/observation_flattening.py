@@ -1,4 +1,4 @@
-"""Flattening of dictionary, discrete and categorical-grid observations to one vector, for arrays of NumPy or JAX.
+"""Flattening of dictionary, discrete and categorical-grid observations to one vector.
 
 The order is that of gymnasium's `flatten`: the parts of a dictionary sorted by name, discrete values one-hot.
 """

@@ -156,7 +156,8 @@ def load(path: Path) -> Checkpoint:
         raise
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise ConfigError(
-            f"checkpoint {path} is damaged ({error}): remove it to use the one before it, or name another one"
+            f"checkpoint {path} is damaged ({type(error).__name__}: {error}): remove it to use the one before it, or "
+            "name another one"
         ) from error
 
 
@@ -176,7 +177,13 @@ def find(path: Path) -> Path:
 
 def load_named(path: Path) -> Checkpoint:
     """The checkpoint that `find` locates for `path`. Raises `ConfigError` if there is none, and as `load`."""
-    return load(find(path))
+    found = find(path)
+    try:
+        return load(found)
+    except ConfigError:
+        if found.exists():
+            raise
+        return load(find(path))  # its run, which is training, has pruned it
 
 
 def digest(arrays: Arrays) -> str:
@@ -211,4 +218,4 @@ def _sha256(data: bytes) -> str:
 
 
 def _newest_first(folder: Path) -> list[Path]:
-    return sorted(folder.glob("iteration_????????"), reverse=True)
+    return sorted(folder.glob(f"iteration_{8 * '[0-9]'}"), reverse=True)

@@ -211,7 +211,7 @@ class Jax:
         from ppo_bench.runners.program_runner import ProgramRunner
 
         if isinstance(spec.env, GraphEnv):
-            return ProgramRunner(spec, spec.env, self.iterations_per_call)
+            return ProgramRunner(spec, self.iterations_per_call)
         return HostRunner(spec, HostEnvs(spec), JaxLearner(spec))
 
     def init_process_group(self, rank_info: RankInfo, timeout_seconds: float) -> ProcessGroup:
@@ -228,8 +228,7 @@ class Jax:
         self._enable_compilation_cache()
         from ppo_bench.runners.jax_seeds import JaxSeedsRunner
 
-        assert isinstance(spec.env, GraphEnv)
-        return JaxSeedsRunner(spec, spec.env, self.iterations_per_call, grid_values)
+        return JaxSeedsRunner(spec, self.iterations_per_call, grid_values)
 
     def _enable_compilation_cache(self) -> None:
         """Enable JAX's on-disk cache of compiled programs if it is configured."""

@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
-from ppo_bench.envs.base import GraphEnv, PolicyInput
+from ppo_bench.envs.base import PolicyInput
 from ppo_bench.mathematics.arrays import Arrays, Tree, add_prefix, select_prefix
 from ppo_bench.runners.base import IterationReports, TrainingSpec
 from ppo_bench.runners.episodes import zero_totals
@@ -32,14 +32,10 @@ class JaxSeedsRunner:
     """The runner of several independent runs, which it steps, restarts and exports at once (runners/seeds.py)."""
 
     def __init__(
-        self,
-        spec: TrainingSpec,
-        env: GraphEnv,
-        iterations_per_call: int,
-        grid_values: Sequence[Mapping[str, Any]] = (),
+        self, spec: TrainingSpec, iterations_per_call: int, grid_values: Sequence[Mapping[str, Any]] = ()
     ) -> None:
         """`grid_values` has the hyperparameters (`VMAPPABLE_HYPERPARAMETERS`) in which the runs differ; or is empty."""
-        self._runner = ProgramRunner(spec, env, iterations_per_call)
+        self._runner = ProgramRunner(spec, iterations_per_call)
         self._grid_values, self._ppo_by_run = grid_values, [replace(spec.ppo, **values) for values in grid_values]
         self._device, self._dtype = self._runner.functions.device, self._runner.functions.dtype
         self._devices = jax.devices("cpu") if self._device.platform == "cpu" else [self._device]
@@ -140,26 +136,19 @@ class JaxSeedsRunner:
         seeds, iteration = [int(run["seed"]) for run in arrays_by_run], int(arrays_by_run[0]["iteration"])
         padded = self._pad(arrays_by_run)
         stacked = {name: np.stack([run[name] for run in padded]) for name in arrays_by_run[0]}
-        sharding = self._sharding(len(seeds))
+        spec, sharding = self._runner.spec, self._sharding(len(seeds))
         with jax.enable_x64(True):  # arrays of the environments include 64-bit types
-            envs = self._reset_envs(self._pad(seeds), iteration, select_prefix("normalize", stacked))
+            with jax.default_device(self._device):
+                statistics = add_prefix("normalize", select_prefix("normalize", stacked))
+                starts = [self._runner.env.reset(jnp, spec.env_seeds(seed, iteration)) for seed in self._pad(seeds)]
+                envs = self._initial_envs(starts, statistics)
             train_state, envs = jax.device_put((self._runner.functions.load(stacked), envs), sharding)
-        totals = zero_totals(len(seeds) * self._runner.spec.num_envs)
+        totals = zero_totals(len(seeds) * spec.num_envs)
         return ProgramState(seeds, iteration, train_state, envs, totals)
 
-    def _reset_envs(self, seeds: Sequence[int], iteration: int, statistics: Tree) -> ProgramEnvs:
-        """Environments of all runs, reset by the keys (seed, iteration).
-
-        Running statistics are those in `statistics`, updated by the first observations of their run.
-        """
-        spec = self._runner.spec
-        with jax.default_device(self._device):
-            starts = [self._runner.env.reset(jnp, spec.env_seeds(seed, iteration)) for seed in seeds]
-            envs: ProgramEnvs = self._initial_envs(starts, add_prefix("normalize", statistics))
-            return envs
-
     def _stack_initial_envs(self, starts: Sequence[tuple[Any, PolicyInput]], statistics: Tree) -> ProgramEnvs:
-        """Environments of all runs, stacked, that have just been reset; `statistics` are stacked, too."""
+        """Environments of all runs, stacked, that have just been reset. The running `statistics`, stacked too, are
+        updated by the first observations of their run."""
         state, policy_input = jax.tree.map(lambda *arrays: jnp.stack(arrays), *starts)
         initial: ProgramEnvs = jax.vmap(self._runner.initial_envs)(state, policy_input, statistics)
         return initial

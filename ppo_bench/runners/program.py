@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ppo_bench.envs.base import PolicyInput, StepFunction
+from ppo_bench.envs.base import PolicyInput
 from ppo_bench.mathematics.arrays import Tree
 from ppo_bench.runners.env_steps import STEP_FLAGS, after_step
 from ppo_bench.runners.jax_functions import JaxFunctions, TrainState
@@ -44,7 +44,6 @@ def env_sharding_specs(envs: ProgramEnvs) -> Any:
 
 def iterate(
     functions: JaxFunctions,
-    env_step: StepFunction,
     train_state: TrainState,
     envs: ProgramEnvs,
     seed: jax.Array,
@@ -58,25 +57,26 @@ def iterate(
     """
     functions = functions.with_hyperparameters(hyperparameters)
     noise = functions.action_noise(seed, iteration)
-    envs, buffer, flags, rollout_rewards = _collect(functions, env_step, train_state.arrays, envs, noise)
+    envs, buffer, flags, rollout_rewards = _collect(functions, train_state.arrays, envs, noise)
     train_state, batch, measured = functions.targets(train_state, buffer, flags, seed, iteration)
     train_state, losses = functions.update(train_state, batch, seed, iteration, hyperparameters["learning_rate"])
     return train_state, envs, rollout_rewards, {**losses, **measured}
 
 
 def _collect(
-    functions: JaxFunctions, env_step: StepFunction, arrays: Tree, envs: ProgramEnvs, noise: jax.Array
+    functions: JaxFunctions, arrays: Tree, envs: ProgramEnvs, noise: jax.Array
 ) -> tuple[ProgramEnvs, Tree, Tree, RolloutRewards]:
     """Run a rollout of `num_steps` steps, and the policy on its final observations.
 
     `arrays` are the policy's.
     """
+    env: Any = functions.spec.env
     bounds, all_reduce_moments = functions.spec.action_bounds, functions.update_functions.ops.all_reduce_moments
 
     def step(state: tuple[ProgramEnvs, Tree], t: jax.Array) -> tuple[tuple[ProgramEnvs, Tree], Any]:
         envs, buffer = state
         buffer, carry, actions = functions.act(arrays, buffer, envs.carry, noise, t, _policy_input(functions, envs))
-        env_state, outcome = env_step(envs.state, bounds.to_env_actions(jnp, actions) if bounds else actions)
+        env_state, outcome = env.step(envs.state, bounds.to_env_actions(jnp, actions) if bounds else actions)
         with jax.enable_x64(True):  # statistics are float64
             env_arrays, reward, flags = after_step(jnp, functions.spec, envs.arrays, outcome, all_reduce_moments)
         return (ProgramEnvs(env_state, env_arrays, carry), buffer), (reward, outcome.raw_reward, _pack_flags(flags))
@@ -104,7 +104,6 @@ def _unpack_flags(packed: jax.Array) -> Tree:
 
 def run_warmup(
     functions: JaxFunctions,
-    env_step: StepFunction,
     train_state: TrainState,
     envs: ProgramEnvs,
     seed: jax.Array,
@@ -117,7 +116,7 @@ def run_warmup(
     ) -> tuple[tuple[TrainState, ProgramEnvs], None]:
         train_state, envs = state
         noise = functions.action_noise(seed, iteration)
-        envs, buffer, flags, _ = _collect(functions, env_step, train_state.arrays, envs, noise)
+        envs, buffer, flags, _ = _collect(functions, train_state.arrays, envs, noise)
         return (functions.warmup(train_state, buffer, flags), envs), None
 
     return jax.lax.scan(rollout, (train_state, envs), iterations)[0]

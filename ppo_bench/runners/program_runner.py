@@ -69,9 +69,10 @@ class ProgramState:
 class ProgramRunner:
     """A `Runner`; see ppo_bench/runners/base.py."""
 
-    def __init__(self, spec: TrainingSpec, env: GraphEnv, iterations_per_call: int) -> None:
-        self.spec, self.functions = spec, JaxFunctions(spec)
-        self.env = env
+    def __init__(self, spec: TrainingSpec, iterations_per_call: int) -> None:
+        """The environments of `spec` must be a `GraphEnv`."""
+        assert isinstance(spec.env, GraphEnv)
+        self.spec, self.functions, self.env = spec, JaxFunctions(spec), spec.env
         self._array_specs = array_specs(spec)
         self._iterations_per_call = iterations_per_call
         self.execution: Mapping[str, object] = self.functions.execution
@@ -130,7 +131,7 @@ class ProgramRunner:
         state = self.restore(initial | zeros)
         with jax.default_device(self.functions.device):
             specs = self.functions.specs, env_sharding_specs(state.envs)
-            function = functools.partial(run_warmup, self.functions, self.env.step)
+            function = functools.partial(run_warmup, self.functions)
             program = self.functions.devices.jit(function, (*specs, REPLICATED, REPLICATED), specs)
             iterations = np.arange(-num_rollouts, 0, dtype=np.int32)
             state.train_state, state.envs = program(state.train_state, state.envs, np.int32(seed), iterations)
@@ -205,7 +206,7 @@ class ProgramRunner:
         if self._program is None:
             changed = self.functions.specs, env_sharding_specs(state.envs)
             self._program = self.functions.devices.jit(
-                functools.partial(iterate, self.functions, self.env.step),
+                functools.partial(iterate, self.functions),
                 (*changed, REPLICATED, REPLICATED, REPLICATED),
                 (*changed, sharded_along(0), REPLICATED),
                 donated=(0, 1),

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.envs.base import GraphEnv, PolicyInput, StepFunction
+from ppo_bench.envs.base import GraphEnv, PolicyInput
 from ppo_bench.envs.dynamics.base import EnvState, map_fields
 from ppo_bench.envs.float_range import is_in_range, out_of_range
 from ppo_bench.mathematics.arrays import Arrays, default_arrays, select_prefix
@@ -66,9 +66,7 @@ class TorchEnvs:
         assert isinstance(spec.env, GraphEnv)
         self._spec, self._env, self._learner = spec, spec.env, learner
         bounds = bounds_on(learner.device, spec.action_bounds)
-        self._advance = learner.compile(
-            functools.partial(_step, spec, learner.all_reduce_moments, bounds, spec.env.step)
-        )
+        self._advance = learner.compile(functools.partial(_step, spec, learner.all_reduce_moments, bounds))
         self._recorded: TorchEnvState | None = None
         """The state whose tensors a recorded rollout reads and writes."""
 
@@ -183,14 +181,13 @@ def _step(
     spec: TrainingSpec,
     all_reduce_moments: AllReduceMoments,
     bounds: ActionBounds | None,
-    env_step: StepFunction,
     state: Any,
     arrays: Tensors,
     actions: Tensor,
 ) -> tuple[Any, Tensors, Tensor, Tensor]:
     """State and arrays after a step; rewards `[2, N]` float32, raw ones last, and flags `[F, N]` (`STEP_FLAGS`)."""
-    result: Any
-    state, result = env_step(state, bounds.to_env_actions(torch, actions) if bounds else actions)
+    env: Any = spec.env
+    state, result = env.step(state, bounds.to_env_actions(torch, actions) if bounds else actions)
     after, rewards, flags = after_step(torch, spec, arrays, result, all_reduce_moments)
     numbers = torch.stack([rewards, result.raw_reward])
     return state, dict(after), numbers, torch.stack([flags[name] for name in STEP_FLAGS])

@@ -23,7 +23,7 @@ from ppo_bench.commands.equivalence.differences import TOLERANCES, Difference, c
 from ppo_bench.commands.equivalence.processes import iterations, played
 from ppo_bench.commands.equivalence.report import Comparison, report
 from ppo_bench.commands.equivalence.rounding import Tie, count_tied_actions, ties
-from ppo_bench.commands.programs import programs
+from ppo_bench.commands.programs import programs, require_same_training
 from ppo_bench.common.cli import Parser, exit_code, parse_overrides
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.progress import print_status
@@ -45,8 +45,7 @@ def main(arguments: list[str]) -> int:
         raise ConfigError(
             f"only {', '.join(configs)}: name two programs, as in framework=torch_eager,jax_xla or tuning=on,off"
         )
-    if len({each.task.name for each in configs.values()}) > 1:
-        raise ConfigError("env: compare in one environment after the other")
+    require_same_training(configs, "precision")
     with chdir("."):  # an environment may change the current folder
         with closing(make_env(config.backend, config.task)) as env:  # raises with one line if it is not available
             if isinstance(env, GraphEnv) and env.same_step:

@@ -23,7 +23,7 @@ from ppo_bench.commands.equivalence.cleanrl.script import Record
 from ppo_bench.commands.equivalence.cleanrl.scripts import SCRIPTS
 from ppo_bench.commands.equivalence.differences import TOLERANCES, IterationOutcome, compare, distance
 from ppo_bench.commands.equivalence.processes import FrameworkProcess
-from ppo_bench.commands.programs import programs
+from ppo_bench.commands.programs import programs, require_same_training
 from ppo_bench.common.columns import aligned
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import SCHEMA_VERSION, make_folder, write_json
@@ -58,6 +58,7 @@ class Row(NamedTuple):
 def main(overrides: list[str]) -> int:
     """Run both sides, print a table, and write a JSON file; returns 1 if they differ."""
     configs = programs(load, overrides)
+    require_same_training(configs)
     config = next(iter(configs.values()))
     bounds = initial_state(config)[0].action_bounds
     theirs = _run(config)
