@@ -144,6 +144,7 @@ def test_a_parameter_without_a_counterpart_is_named() -> None:
             [f"against={ROOT}/tests/conftest.py"],
             "against=conftest.py: it is not known here; there are ppo",
         ),
+        ([f"against={SCRIPT}", "seed=1,2"], "seed: compare with one value after the other"),
         ([f"against={SCRIPT}", "num_seeds=2"], "num_seeds=2 has no meaning here: compare one seed after the other"),
     ],
 )

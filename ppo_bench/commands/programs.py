@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.paths import FRAMEWORKS
@@ -46,14 +47,10 @@ def programs(
     return found
 
 
-def require_same_training(configs: Mapping[str, Config], *execution: str) -> None:
-    """Raise `ConfigError` if programs differ in more than how they execute a training: framework, backend, tuning,
-    device, number of devices, and the keys of `execution`."""
-    execution = ("framework", "backend", "tuning", "device", *execution)
-    first, *others = (
-        each.hashed | {"env": (each.task.name, each.hashed["env"]), "seed": each.root.seed} for each in configs.values()
-    )
+def require_same(configs: Mapping[str, Config], values_of: Callable[[Config], Mapping[str, Any]]) -> None:
+    """Raise `ConfigError` if programs differ in one of the values that `values_of` returns by key."""
+    first, *others = map(values_of, configs.values())
     for other in others:
         for key in first:
-            if key not in execution and first[key] != other[key]:
+            if first[key] != other[key]:
                 raise ConfigError(f"{key}: compare with one value after the other")

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import chdir, closing
+from typing import Any
 
 from ppo_bench.algorithms.ppo import metrics_of
 from ppo_bench.commands.equivalence.cleanrl import command as cleanrl
@@ -23,7 +24,7 @@ from ppo_bench.commands.equivalence.differences import TOLERANCES, Difference, c
 from ppo_bench.commands.equivalence.processes import iterations, played
 from ppo_bench.commands.equivalence.report import Comparison, report
 from ppo_bench.commands.equivalence.rounding import Tie, count_tied_actions, ties
-from ppo_bench.commands.programs import programs, require_same_training
+from ppo_bench.commands.programs import programs, require_same
 from ppo_bench.common.cli import Parser, exit_code, parse_overrides
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.progress import print_status
@@ -45,7 +46,7 @@ def main(arguments: list[str]) -> int:
         raise ConfigError(
             f"only {', '.join(configs)}: name two programs, as in framework=torch_eager,jax_xla or tuning=on,off"
         )
-    require_same_training(configs, "precision")
+    require_same(configs, _experience)
     with chdir("."):  # an environment may change the current folder
         with closing(make_env(config.backend, config.task)) as env:  # raises with one line if it is not available
             if isinstance(env, GraphEnv) and env.same_step:
@@ -63,6 +64,17 @@ def _require(config: Config) -> None:
         config.require_backend()
     else:
         config.require()
+
+
+def _experience(config: Config) -> dict[str, Any]:
+    """Values that programs must share, since one's rollouts are the others' too."""
+    ppo = config.ppo
+    return {
+        "env": config.task.name,
+        "seed": config.root.seed,
+        "ppo.num_envs": ppo.num_envs,
+        "ppo.num_steps": ppo.num_steps,
+    }
 
 
 def _compare(configs: dict[str, Config]) -> Comparison:

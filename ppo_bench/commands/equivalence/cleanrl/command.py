@@ -23,7 +23,7 @@ from ppo_bench.commands.equivalence.cleanrl.script import Record
 from ppo_bench.commands.equivalence.cleanrl.scripts import SCRIPTS
 from ppo_bench.commands.equivalence.differences import TOLERANCES, IterationOutcome, compare, distance
 from ppo_bench.commands.equivalence.processes import FrameworkProcess
-from ppo_bench.commands.programs import programs, require_same_training
+from ppo_bench.commands.programs import programs, require_same
 from ppo_bench.common.columns import aligned
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import SCHEMA_VERSION, make_folder, write_json
@@ -58,12 +58,19 @@ class Row(NamedTuple):
 def main(overrides: list[str]) -> int:
     """Run both sides, print a table, and write a JSON file; returns 1 if they differ."""
     configs = programs(load, overrides)
-    require_same_training(configs)
+    require_same(configs, _training)
     config = next(iter(configs.values()))
     bounds = initial_state(config)[0].action_bounds
     theirs = _run(config)
     rows = [row for name, each in configs.items() for row in _compare(name, each, theirs, bounds)]
     return _report(config, rows)
+
+
+def _training(config: Config) -> dict[str, Any]:
+    """Values that programs must share, since the script runs once: all but how a training is executed."""
+    execution = ("framework", "backend", "tuning", "device")
+    values = {key: value for key, value in config.hashed.items() if key not in execution}
+    return values | {"env": (config.task.name, values["env"]), "seed": config.root.seed}
 
 
 def _run(config: Config) -> list[Record]:
