@@ -156,8 +156,7 @@ def load(path: Path) -> Checkpoint:
         raise
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise ConfigError(
-            f"checkpoint {path} is damaged ({type(error).__name__}: {error}): remove it to use the one before it, or "
-            "name another one"
+            f"checkpoint {path} is damaged ({error}): remove it to use the one before it, or name another one"
         ) from error
 
 
