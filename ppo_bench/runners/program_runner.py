@@ -178,7 +178,7 @@ class ProgramRunner:
     def close(self) -> None:
         """See `Runner.close`."""
         try:
-            jax.block_until_ready(self.last_enqueued)  # environments must not be closed while a program steps them
+            jax.block_until_ready(self.last_enqueued)  # an error leaves iterations enqueued
         finally:
             self.env.close()
 

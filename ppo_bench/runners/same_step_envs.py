@@ -22,7 +22,7 @@ from ppo_bench.runners.base import TrainingSpec
 from ppo_bench.runners.env_steps import STEP_FLAGS, after_step
 from ppo_bench.runners.host import EnvRollout
 from ppo_bench.runners.torch import TorchLearner
-from ppo_bench.runners.torch_envs import Tensors, TorchEnvs, TorchEnvState, bounds_on
+from ppo_bench.runners.torch_envs import Tensors, TorchEnvs, TorchEnvState
 
 
 class SameStepEnvs(TorchEnvs):
@@ -37,7 +37,6 @@ class SameStepEnvs(TorchEnvs):
             )
         if spec.devices > 1:
             raise ConfigError(f"devices={spec.devices}: backend=tensors has one seed for all environments: use 1")
-        self._bounds = bounds_on(learner.device, spec.action_bounds)
         self._advance = self._advance_by_own_step
         self._after_step = learner.compile(functools.partial(_after_step, spec, learner.all_reduce_moments))
         self._normalize_final_obs = learner.compile(functools.partial(_normalize_final_obs, spec))

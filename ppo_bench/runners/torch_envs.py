@@ -65,8 +65,8 @@ class TorchEnvs:
         """They are on the device of `learner`, which also compiles their steps, if it compiles."""
         assert isinstance(spec.env, GraphEnv)
         self._spec, self._env, self._learner = spec, spec.env, learner
-        bounds = bounds_on(learner.device, spec.action_bounds)
-        self._advance = learner.compile(functools.partial(_step, spec, learner.all_reduce_moments, bounds))
+        self._bounds = _bounds_on(learner.device, spec.action_bounds)
+        self._advance = learner.compile(functools.partial(_step, spec, learner.all_reduce_moments, self._bounds))
         self._recorded: TorchEnvState | None = None
         """The state whose tensors a recorded rollout reads and writes."""
 
@@ -165,7 +165,7 @@ class GraphedRollout:
         return found
 
 
-def bounds_on(device: torch.device, bounds: ActionBounds | None) -> ActionBounds | None:
+def _bounds_on(device: torch.device, bounds: ActionBounds | None) -> ActionBounds | None:
     """The same bounds as tensors on `device`."""
     if bounds is None:
         return None

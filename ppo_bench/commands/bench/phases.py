@@ -1,4 +1,4 @@
-"""Phases of an iteration, from two trainings: one as it is, and one with twice the epochs."""
+"""Phases of an iteration, measured by two trainings: the configured one, and the same with twice the epochs."""
 
 from __future__ import annotations
 
