@@ -72,8 +72,13 @@ def test_an_interruption_while_a_process_starts_leaves_none(monkeypatch: pytest.
         signal.raise_signal(signal.SIGINT)  # to this thread: another would have it later on a busy machine
 
     monkeypatch.setattr(SpawnProcess, "start", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        RankWorkers("a program", 2, start_nothing)
+    # A shell has the processes that it starts in the background ignore SIGINT.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            RankWorkers("a program", 2, start_nothing)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert active_children() == []
 
 
