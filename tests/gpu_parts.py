@@ -12,7 +12,7 @@ from pathlib import Path
 from ppo_bench.common.paths import FRAMEWORKS
 from ppo_bench.runners import checkpoint
 from tests.gpu_checks import Check, Figures, LeftOut, Unshown, ran
-from tests.gpu_race import LEAN, on_breakout, purejaxrl, race, training_speed
+from tests.gpu_race import LEAN, brax, games_alone, on_breakout, purejaxrl, race, training_speed
 from tests.training import ROOT
 
 TO_400 = 10_000_000, 1024
@@ -101,14 +101,29 @@ class Proof:
                 peer = purejaxrl(num_envs, num_seeds, updates, of_jax)
                 programs = race({"jax_xla": training_speed(*inside)}, {"PureJaxRL": peer}, rounds)
                 checks.append(Check(f"PureJaxRL, CartPole {num_envs} x {num_seeds}, {own}", programs))
+        num_envs, iterations = (8, 3) if self.few else (4096, 60)
+        ant = ["env=brax_ant", f"device={self.device}", f"ppo.num_envs={num_envs}", "ppo.num_steps=32"]
+        ant += [f"total_timesteps={num_envs * 32 * iterations}", f"checkpoint.every_iterations={iterations}"]
+        peer = brax(num_envs, iterations, "highest")
+        checks.append(Check("Brax's PPO, Ant", race({"jax_xla": training_speed(*ant)}, {"Brax": peer}, rounds)))
         steps = 512 if self.few else 40 * 1024
         canonical = ["env=breakout", "backend=envpool", f"device={self.device}", f"total_timesteps={steps}"]
         frameworks = ("torch_eager",) if self.few else ("torch_compile", "jax_xla")
-        mine = {name: training_speed(*canonical, f"framework={name}", *self._small(canonical)) for name in frameworks}
+        mine = {
+            f"{name}{groups}": training_speed(*canonical, f"framework={name}", *groups.split(), *self._small(canonical))
+            for name in frameworks
+            for groups in ("", " backend.num_groups=2")
+        }
         lean = on_breakout("LEANRL", "leanrl/ppo_atari_envpool_torchcompile.py", *LEAN)
         clean = on_breakout("CLEANRL", "cleanrl/ppo_atari_envpool.py")
         checks.append(Check("Breakout beside LeanRL", race(mine, {"LeanRL": lean}, rounds)))
         checks.append(Check("Breakout beside CleanRL", race(mine, {"CleanRL": clean}, rounds)))
+        for num_envs in (4,) if self.few else (64, 128, 256):
+            many = [*canonical, *self._small(canonical), f"ppo.num_envs={num_envs}"]
+            many += [f"total_timesteps={num_envs * (128 if self.few else 128 * 20)}"]
+            mine = {name: training_speed(*many, f"framework={name}") for name in frameworks}
+            alone = {"EnvPool alone": games_alone(num_envs, 50 if self.few else 1_000)}
+            checks.append(Check(f"{num_envs} Breakouts beside EnvPool alone", race(mine, alone, rounds)))
         return checks
 
     def tests(self, folder: Path) -> Figures:

@@ -10,6 +10,7 @@ import json
 import os
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -64,6 +65,22 @@ def purejaxrl(num_envs: int, num_seeds: int, iterations: int, precision: str) ->
         return float(_output_of(command, str(ROOT), folder).splitlines()[-1])
 
     return speed
+
+
+def brax(num_envs: int, iterations: int, precision: str) -> Speed:
+    """Brax's own PPO on its Ant; `precision` is JAX's."""
+    return _printed("tests.brax_ppo", num_envs, iterations, precision)
+
+
+def games_alone(num_envs: int, num_steps: int) -> Speed:
+    """Breakout on EnvPool with random actions, without a policy and learning."""
+    return _printed("tests.games_alone", num_envs, num_steps)
+
+
+def _printed(module: str, *words: object) -> Speed:
+    """What a script of this Python prints last."""
+    command = [sys.executable, "-m", module, *map(str, words)]
+    return lambda folder: float(_output_of(command, str(ROOT), folder).splitlines()[-1])
 
 
 def on_breakout(variable: str, script: str, *words: str, lengths: tuple[int, int] = (4 * 1024, 44 * 1024)) -> Speed:

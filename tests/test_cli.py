@@ -60,6 +60,9 @@ WRONG = {
     "backend=gymnasium backend.vectorization=fork": "backend.vectorization=fork: choose sync or async",
     # what does not go together
     "ppo.num_minibatches=3": "ppo.num_minibatches=3 does not divide the batch of ppo.num_envs x ppo.num_steps = 512",
+    "backend=envpool backend.num_groups=3": "backend.num_groups=3 does not divide the games of ppo.num_envs=4",
+    "backend=envpool backend.num_groups=2 ppo.norm_reward=true": "backend.num_groups=2: running statistics are of all",
+    "backend=envpool backend.num_groups=2 devices=2 ppo.shards=2": "backend.num_groups=2: with devices=2 each device",
     "total_timesteps=511": "total_timesteps=511 is less than one iteration of ppo.num_envs x ppo.num_steps = 512",
     "backend=envpool ~env.ids.envpool": "backend=envpool has no env=cartpole; available with backend=device",
     # syntax and interpolations

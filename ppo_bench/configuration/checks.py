@@ -32,6 +32,7 @@ def check_values(config: Config) -> None:
             f"{ppo.batch_size}: choose a divisor"
         )
     _check_devices(config)
+    _check_groups(config)
     if root.checkpoint.fine_tune and root.checkpoint.load is None:
         raise ConfigError("checkpoint.fine_tune=true: name the run to begin with by checkpoint.load=RUN_DIR")
     _check_players(config)
@@ -107,6 +108,23 @@ def _check_players(config: Config) -> None:
             f"evaluation.every_iterations={root.evaluation.every_iterations}: against itself a policy's mean return is "
             "zero; `ppo-bench evaluate RUN_DIR against=random` plays checkpoints of games"
         )
+
+
+def _check_groups(config: Config) -> None:
+    """Raise `ConfigError` unless the environments can step in `backend.num_groups` groups."""
+    groups, ppo, root = getattr(config.backend, "num_groups", 1), config.ppo, config.root
+    if groups == 1:
+        return
+    named = f"backend.num_groups={groups}"
+    if ppo.num_envs % (groups * root.env.players):
+        raise ConfigError(f"{named} does not divide the games of ppo.num_envs={ppo.num_envs}: choose a divisor")
+    if ppo.norm_obs or ppo.norm_reward:
+        raise ConfigError(
+            f"{named}: running statistics are of all environments at once: use 1, or ppo.norm_obs=false and "
+            "ppo.norm_reward=false"
+        )
+    if root.devices > 1:
+        raise ConfigError(f"{named}: with devices={root.devices} each device has one group; use 1")
 
 
 def _check_devices(config: Config) -> None:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError, nearest, one_line
-from ppo_bench.common.values import NOT_HASHED, within
+from ppo_bench.common.values import AT_LEAST_1, NOT_HASHED, added_field, within
 from ppo_bench.envs.base import NO_LIMIT, EnvStep, PolicyInput, Task
 from ppo_bench.envs.observation_flattening import declare_categories, observation_flattener
 from ppo_bench.envs.spaces import require_supported_spaces
@@ -49,6 +49,7 @@ class EnvPoolBackend:
     num_threads: int = field(
         metadata=NOT_HASHED | within(lambda value: value >= 0, "must be at least 1, or 0 for the default")
     )
+    num_groups: int = added_field(1, AT_LEAST_1)
 
     def make(self, task: Task) -> EnvPoolEnv:
         """The environments of `task`."""
@@ -123,12 +124,22 @@ class EnvPoolEnv:
 
     def step(self, actions: np.ndarray) -> EnvStep:
         """See `VectorEnv.step`."""
+        self.step_async(actions)
+        return self.step_wait()
+
+    def step_async(self, actions: np.ndarray) -> None:
+        """Begin a step, which `step_wait` ends."""
         assert self._core, "reset comes first"
         if self._follows:  # the single worker thread and this thread never run at the same time
             self._threads.pin_to_caller()
         if self.players > 1:
             actions = select_mover_actions(actions, self._policy_mask, self.players)
-        outputs = self._core.step(actions)
+        self._core.send(actions)
+
+    def step_wait(self) -> EnvStep:
+        """The result of the step that `step_async` has begun."""
+        assert self._core, "reset comes first"
+        outputs = self._core.recv()
         step, info = self._to_env_step(*outputs), outputs[-1]
         self.episode_info = {name: info[name] for name in self._info_keys if name in info}
         self._resets = step.terminated | step.truncated
@@ -194,9 +205,12 @@ class PoolCore:
         }
         self._obs: int | dict[str, int] = next(iter(parts.values())) if len(parts) == 1 else parts
 
-    def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, np.ndarray]]:
-        """Observations, rewards, terminated, truncated, and the entries of `info` in `INFO_KEYS` and `info_keys`."""
+    def send(self, actions: np.ndarray) -> None:
+        """Begin a step."""
         self._send([self._ids, self._ids, actions.astype(self._action_dtype, order="C")])
+
+    def recv(self) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+        """Observations, rewards, terminated, truncated, and the entries of `info` in `INFO_KEYS` and `info_keys`."""
         arrays = self._recv()
         if self._games is not None:
             arrays = [sort_by_game(arrays[self._games], array) for array in arrays]

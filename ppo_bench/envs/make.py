@@ -46,6 +46,7 @@ class _SelectedVectorEnv(VectorEnvWrapper):
 
     def __init__(self, env: VectorEnv, space: Any, components: list[int]) -> None:
         super().__init__(env)
+        self._env: Any
         self._components, self.observation_space = np.array(components), space
 
     def reset(self, seeds: Sequence[int]) -> PolicyInput:
@@ -55,5 +56,11 @@ class _SelectedVectorEnv(VectorEnvWrapper):
 
     def step(self, actions: np.ndarray) -> EnvStep:
         """See `VectorEnv.step`."""
-        step = self._env.step(actions)
+        return self._select(self._env.step(actions))
+
+    def step_wait(self) -> EnvStep:
+        """See `VectorEnv`."""
+        return self._select(self._env.step_wait())
+
+    def _select(self, step: EnvStep) -> EnvStep:
         return step._replace(obs=step.obs[:, self._components])

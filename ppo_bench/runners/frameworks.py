@@ -21,8 +21,8 @@ from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.mathematics.shards import ProcessGroup
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.runners.base import Policy, Runner, TrainingSpec
+from ppo_bench.runners.env_groups import host_runner
 from ppo_bench.runners.host import HostRunner
-from ppo_bench.runners.host_envs import HostEnvs
 from ppo_bench.tuning.cores import num_available_cores
 from ppo_bench.tuning.idle_threads import let_idle_threads_sleep
 from ppo_bench.tuning.machine import cxx_compiler, share_gpu_memory
@@ -80,7 +80,7 @@ class Torch:
             use_deterministic_algorithms()
         learner = TorchLearner(spec, self.num_threads, self.compiler(), self._cuda_graphs)
         if not isinstance(spec.env, GraphEnv):
-            return HostRunner(spec, HostEnvs(spec), learner)
+            return host_runner(spec, learner)
         if spec.env.same_step:
             from ppo_bench.runners.same_step_envs import SameStepEnvs
 
@@ -212,7 +212,7 @@ class Jax:
 
         if isinstance(spec.env, GraphEnv):
             return ProgramRunner(spec, self.iterations_per_call)
-        return HostRunner(spec, HostEnvs(spec), JaxLearner(spec))
+        return host_runner(spec, JaxLearner(spec))
 
     def init_process_group(self, rank_info: RankInfo, timeout_seconds: float) -> ProcessGroup:
         """See `Torch.init_process_group`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -21,6 +21,7 @@ from ppo_bench.mathematics.arrays import (
     load_arrays,
     select_roles,
 )
+from ppo_bench.mathematics.shards import Shard
 from ppo_bench.runners.array_specs import COUNTERS, array_specs, initial_arrays, zero_params
 from ppo_bench.runners.base import Episode, Metrics, TrainingSpec
 
@@ -96,6 +97,12 @@ class Learner(Protocol[State]):
         A last call with `t = num_steps` evaluates the final observations: its actions are unused, and the carry is not
         advanced.
         """
+
+    def split(self, state: State, shards: Sequence[Shard]) -> list[State]:
+        """State of each of these parts of the environments, after `begin_rollout`; `act` takes them one by one."""
+
+    def join(self, state: State, parts: Sequence[State]) -> State:
+        """State after a rollout, from `state` before `split` and its parts."""
 
     def warmup(self, state: State, flags: Tree) -> State:
         """Update the algorithm's statistics from a warm-up rollout; parameters do not change."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError, RunError
-from ppo_bench.envs.base import GraphEnv, PolicyInput
+from ppo_bench.envs.base import EnvStep, GraphEnv, PolicyInput
 from ppo_bench.envs.float_range import FLOAT32_MAX, is_in_range, out_of_range
 from ppo_bench.mathematics import normalize
 from ppo_bench.mathematics.arrays import Arrays, default_arrays
@@ -47,7 +47,8 @@ class HostEnvs:
     def __init__(self, spec: TrainingSpec) -> None:
         if isinstance(spec.env, GraphEnv):
             raise ConfigError("these environments are stepped on the device, not on the host")
-        self._env, self._network, self._ppo = spec.env, spec.network, spec.ppo
+        self._env: Any = spec.env
+        self._network, self._ppo = spec.network, spec.ppo
         self._num_envs, self._process_group = spec.num_envs, spec.process_group
         self._seeds, self._first, self._all_reduce_moments = spec.env_seeds, spec.first_env, spec.all_reduce_moments
         self._env_array_specs = env_array_specs(spec)
@@ -118,9 +119,20 @@ class HostEnvs:
 
     def step(self, state: Arrays, rollout: Arrays, t: int, actions: np.ndarray) -> tuple[Arrays, Arrays]:
         """Step the environments, and write rewards and flags to row `t` of the rollout."""
-        if self._action_bounds:
-            actions = self._action_bounds.to_env_actions(FastNumpy, actions)
-        step = self._env.step(actions)
+        return self._store_step(state, rollout, t, self._env.step(self._to_env_actions(actions)))
+
+    def step_async(self, actions: np.ndarray) -> None:
+        """Begin a step, which `step_wait` ends."""
+        self._env.step_async(self._to_env_actions(actions))
+
+    def step_wait(self, state: Arrays, rollout: Arrays, t: int) -> tuple[Arrays, Arrays]:
+        """See `step`."""
+        return self._store_step(state, rollout, t, self._env.step_wait())
+
+    def _to_env_actions(self, actions: np.ndarray) -> np.ndarray:
+        return self._action_bounds.to_env_actions(FastNumpy, actions) if self._action_bounds else actions
+
+    def _store_step(self, state: Arrays, rollout: Arrays, t: int, step: EnvStep) -> tuple[Arrays, Arrays]:
         self._store_episode_info(rollout, t, getattr(self._env, "episode_info", {}))
         rollout["rewards"][t], rollout["raw_rewards"][t] = step.reward, step.raw_reward
         rollout["terminated"][t], rollout["truncated"][t] = step.terminated, step.truncated

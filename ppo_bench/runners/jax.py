@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ import numpy as np
 
 from ppo_bench.envs.base import PolicyInput
 from ppo_bench.mathematics.arrays import Arrays, Tree, add_prefix, select_prefix
+from ppo_bench.mathematics.shards import Shard
 from ppo_bench.runners.array_specs import carry_array_specs
 from ppo_bench.runners.base import TrainingSpec
 from ppo_bench.runners.jax_device import without_long_integers
@@ -64,6 +66,9 @@ class JaxLearner:
         )
         self._carry_after_rollout = program(functions.carry_after_rollout, (rollout_buffer, rows), rows)
         self._allocate = program(functions.allocate, (), rollout_buffer)
+        env_axes = functions.update_functions.env_axes
+        self._split = jax.jit(functools.partial(_split, env_axes), static_argnums=0)
+        self._join = jax.jit(functools.partial(_join, env_axes))
         self._flags = self._functions.update_functions.learning_arrays
         self._actions_type = np.int64 if spec.network.discrete else None
 
@@ -101,6 +106,16 @@ class JaxLearner:
             )
         # A writable copy: some environments modify actions.
         return state, np.array(self._functions.devices.local_array(actions), self._actions_type)
+
+    def split(self, state: JaxLearnerState, shards: Sequence[Shard]) -> list[JaxLearnerState]:
+        """See `Learner.split`."""
+        parts = self._split(tuple(shards), state.rollout_buffer, state.carry, state.noise)
+        return [replace(state, rollout_buffer=own, carry=carry, noise=noise) for own, carry, noise in parts]
+
+    def join(self, state: JaxLearnerState, parts: Sequence[JaxLearnerState]) -> JaxLearnerState:
+        """See `Learner.join`."""
+        state.rollout_buffer, state.carry = self._join([(part.rollout_buffer, part.carry) for part in parts])
+        return state
 
     def _act_for_host(self, *inputs: Any) -> tuple[Tree, Tree, jax.Array]:
         """`JaxFunctions.act` with the actions in the host's RAM: reading them waits for the device once, not twice."""
@@ -161,3 +176,29 @@ class JaxLearner:
         own = self._functions.devices.local_array
         carried = {array.name: np.array(own(carry[array.name])) for array in carry_array_specs(self._spec)}
         return self._functions.export(state.train_state) | carried
+
+
+def _split(
+    env_axes: Mapping[str, int], shards: tuple[Shard, ...], rollout_buffer: Tree, carry: Tree, noise: jax.Array
+) -> list[tuple[Tree, Tree, jax.Array]]:
+    """The rollout buffer, carry and noise of each of these parts of the environments."""
+
+    def own(shard: Shard, x: jax.Array, axis: int) -> jax.Array:
+        first, size = shard.first(x.shape[axis]), shard.size(x.shape[axis])
+        return jax.lax.slice_in_dim(x, first, first + size, axis=axis)
+
+    return [
+        (
+            {name: own(shard, x, env_axes[name]) for name, x in rollout_buffer.items()},
+            {name: own(shard, x, 0) for name, x in carry.items()},
+            own(shard, noise, 1),
+        )
+        for shard in shards
+    ]
+
+
+def _join(env_axes: Mapping[str, int], parts: Sequence[tuple[Tree, Tree]]) -> tuple[Tree, Tree]:
+    """The rollout buffer and carry of all environments."""
+    buffers, carries = zip(*parts, strict=True)
+    whole = {name: jnp.concatenate([own[name] for own in buffers], env_axes[name]) for name in buffers[0]}
+    return whole, {name: jnp.concatenate([own[name] for own in carries]) for name in carries[0]}

@@ -25,6 +25,7 @@ from ppo_bench.mathematics.arrays import (
 )
 from ppo_bench.mathematics.normalize import AllReduceMoments
 from ppo_bench.mathematics.precision import PRECISIONS
+from ppo_bench.mathematics.shards import Shard
 from ppo_bench.networks.network import ActOutputs, NetworkSpec
 from ppo_bench.networks.torch.ops import TorchOps, parameter_views
 from ppo_bench.runners import torch_functions
@@ -157,6 +158,14 @@ class TorchLearner:
         if state.carry:
             state.store_carry(t, acted.carry)
         return state, acted.actions.cpu().numpy() if self._envs_on_host else acted.actions
+
+    def split(self, state: TorchTrainState, shards: Sequence[Shard]) -> list[TorchTrainState]:
+        """See `Learner.split`. The parts are views of the state's tensors."""
+        return [state.part(shard, self._update_functions.env_axes) for shard in shards]
+
+    def join(self, state: TorchTrainState, parts: Sequence[TorchTrainState]) -> TorchTrainState:
+        """See `Learner.join`."""
+        return state
 
     def values(self, state: TorchTrainState, t: int, obs: Tensor) -> Tensor:
         """Values `[N]` of observations `[N, ...]` that follow step `t` of the rollout and that no action follows.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from ppo_bench.mathematics.arrays import Tree
+from ppo_bench.mathematics.shards import Shard
 from ppo_bench.networks.network import CarrySpec, NetworkSpec
 from ppo_bench.networks.torch.ops import Params
 from ppo_bench.runners.array_specs import rollout_array_specs
@@ -44,6 +46,20 @@ class TorchTrainState:
     """Views `[N, ...]` of the buffer for each step, by name."""
     noise: tuple[Tensor, ...] = ()
     """Action noise `[N, A]` of each step of this iteration."""
+
+    def part(self, shard: Shard, env_axes: Mapping[str, int]) -> TorchTrainState:
+        """The state of some of the environments, as views; `env_axes` are those of the rollout buffer, by name."""
+
+        def own(x: Tensor, axis: int = 0) -> Tensor:
+            return x.narrow(axis, shard.first(x.shape[axis]), shard.size(x.shape[axis]))
+
+        return replace(
+            self,
+            carry={name: own(x) for name, x in self.carry.items()},
+            rollout_buffer={name: own(x, env_axes[name]) for name, x in self.rollout_buffer.items()},
+            rows=[{name: own(x) for name, x in row.items()} for row in self.rows],
+            noise=tuple(map(own, self.noise)),
+        )
 
     def store_initial_carry(self) -> None:
         """Copy the carry before step 0 into the buffer: windows, and all of it if learning is from sequences."""

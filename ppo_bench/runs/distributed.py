@@ -18,6 +18,7 @@ from ppo_bench.common.errors import ConfigError, FailedRuns, RankLostError, RunE
 from ppo_bench.common.rank_info import read_rank_info
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
+from ppo_bench.envs.groups import make_grouped_env
 from ppo_bench.envs.make import make_env
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.mathematics.shards import SINGLE_SHARD, ProcessGroup, Shard, concatenate_shards, slice_shard
@@ -128,7 +129,7 @@ def build_runner(config: Config, make_runner: Any, wrap: EnvWrapper | None = Non
         runner = DistributedRunner(config, wrap)
         return runner, runner.env
     config.framework.configure_process(len(config.of_each_run()), config.tuning, config.devices_here)
-    env = make_env(config.backend, config.task)
+    env = make_grouped_env(config.backend, config.task)
     try:
         env = wrap(env, SINGLE_SHARD) if wrap else env
         return make_runner(config.training_spec(env)), env

@@ -14,6 +14,7 @@ import numpy as np
 
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import EnvStep, GraphEnv, VectorEnv
+from ppo_bench.envs.groups import GroupedVectorEnv
 from ppo_bench.envs.host import VectorEnvWrapper
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.mathematics.shards import Shard
@@ -57,7 +58,7 @@ class TimedEnv(VectorEnvWrapper):
 
 
 def _timed(env: VectorEnv | GraphEnv, _: Shard) -> Any:
-    return env if isinstance(env, GraphEnv) else TimedEnv(env)
+    return env if isinstance(env, GraphEnv | GroupedVectorEnv) else TimedEnv(env)
 
 
 class Training:
@@ -66,7 +67,7 @@ class Training:
     runner: Runner[Any]
     state: Any
     timed: TimedEnv | None
-    """The environments, unless they are on the device or several processes step them."""
+    """The environments, unless they are on the device, step in groups or are in several processes."""
 
     def __init__(self, config: Config, update_epochs: int) -> None:
         config = replace(config, ppo=replace(config.ppo, update_epochs=update_epochs))
@@ -78,7 +79,7 @@ class Training:
     def iteration(self) -> tuple[float, float, float]:
         """Run an iteration; its duration, that of its environment steps, and the time after its last step, in seconds.
 
-        The latter two are 0 if environments are on the device or in several processes. With `iterations_per_call`
+        The latter two are 0 without `timed`. With `iterations_per_call`
         above 1, the duration is the mean over that many iterations.
         """
         if self.timed:

@@ -74,6 +74,7 @@ def _experience(config: Config) -> dict[str, Any]:
         "seed": config.root.seed,
         "ppo.num_envs": ppo.num_envs,
         "ppo.num_steps": ppo.num_steps,
+        "backend.num_groups": getattr(config.backend, "num_groups", 1),  # replayed environments step together
     }
 
 
