@@ -42,9 +42,9 @@ def main() -> int:
         jobs = options.jobs if part == "same" else 1
         came = _came(checks, done / part, jobs, asked_for=options.part in (None, part))
         rows += [{"part": part, "check": check.name, **row} for check, row in zip(checks, came, strict=True)]
-    print(f"\n{'part':<10}{'check':<50}{'seconds':>8}  came of it")
+    print(f"\n{'part':<12}{'check':<50}{'seconds':>8}  came of it")
     for row in rows:
-        print(f"{row['part']:<10}{row['check']:<50}{row.get('seconds', 0):>8.0f}  {row['came of it']}")
+        print(f"{row['part']:<12}{row['check']:<50}{row.get('seconds', 0):>8.0f}  {row['came of it']}")
     about = {"schema_version": SCHEMA_VERSION, "device": options.device, "checks": rows} | provenance()
     write_json(options.out / "gpu-proof.json", about)
     if options.device != "cpu":

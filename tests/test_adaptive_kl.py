@@ -80,6 +80,7 @@ def test_a_run_that_loads_another_begins_within_its_own_bounds(tmp_path: Path) -
     assert first["learning_rate"] == pytest.approx(1e-2)
 
 
+@pytest.mark.slow
 def test_seeds_in_one_program_have_learning_rates_of_their_own() -> None:
     words = [*PENDULUM, *BOUNDED, "framework=jax_xla", "backend=device", "num_seeds=3", "precision=float64"]
     config = load_config(words)

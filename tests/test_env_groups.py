@@ -12,7 +12,7 @@ from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.envs.groups import GroupedVectorEnv, make_grouped_env
 from tests.processes import has_checkpoint, started, wait_until
-from tests.runners import ACTING, composed, played
+from tests.runners import composed, played
 from tests.training import learnt, run_folder, trained
 
 SMALL = ["env=cartpole", "backend=envpool", "precision=float64", "ppo.num_envs=4", "ppo.num_steps=32"]
@@ -24,8 +24,15 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("framework", ACTING)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("framework", "case"),
+    [
+        *(("torch_eager", case) for case in ("breakout", "pendulum")),
+        ("jax_xla", "lstm"),
+        *(pytest.param("torch_eager", case, marks=pytest.mark.slow) for case in ("lstm", "trxl")),
+        *(pytest.param("jax_xla", case, marks=pytest.mark.slow) for case in ("breakout", "pendulum", "trxl")),
+    ],
+)
 def test_groups_train_what_one_group_trains(framework: str, case: str) -> None:
     words = [*CASES[case], f"framework={framework}", "ppo.norm_obs=false", "ppo.norm_reward=false"]
 

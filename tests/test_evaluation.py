@@ -91,6 +91,7 @@ def test_a_training_is_the_same_with_evaluations_and_without(tmp_path: Path) -> 
         np.testing.assert_array_equal(array, arrays[1].arrays[name])
 
 
+@pytest.mark.slow
 def test_each_seed_of_a_program_has_its_own_evaluations(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     words = ["framework=jax_xla", "backend=device", *EVALUATED]
     trained(tmp_path / "together", *SMALL, *words, "num_seeds=2")

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.paths import FRAMEWORKS
 from ppo_bench.envs.dynamics.cartpole import CartPole
 from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.mathematics.arrays import Arrays
@@ -25,7 +24,8 @@ NORMALIZED = "ppo.norm_obs=true ppo.norm_reward=true"
 @pytest.mark.parametrize(
     ("framework", "words", "in_program"),
     [
-        *((framework, "", False) for framework in FRAMEWORKS),
+        *((framework, "", False) for framework in ACTING),
+        pytest.param("torch_compile", "", False, marks=pytest.mark.slow),
         *((framework, ADAPTED, False) for framework in ACTING),
         ("jax_xla", NORMALIZED, True),
     ],

@@ -121,7 +121,7 @@ def test_both_backends_play_the_same_game(game: str) -> None:
     assert_array_equal(host.rewards.sum(-1), 0.0)
 
 
-@pytest.mark.parametrize("backend", ["envpool", "device"])
+@pytest.mark.parametrize("backend", ["envpool", pytest.param("device", marks=pytest.mark.slow)])
 def test_training_counts_games_by_player_and_takes_no_illegal_action(backend: str) -> None:
     """A move against the rules would lose at once: the shortest game of Othello without has nine moves."""
     config = config_of("othello", backend, "ppo.num_envs=16", "ppo.num_steps=128")
@@ -151,7 +151,7 @@ def returns_against_random(folder: Path, capsys: pytest.CaptureFixture[str], *wo
     return list(found["returns"])
 
 
-@pytest.mark.parametrize("backend", ["envpool", "device"])
+@pytest.mark.parametrize("backend", ["envpool", pytest.param("device", marks=pytest.mark.slow)])
 def test_a_policy_is_evaluated_against_random_play(
     backend: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -65,7 +65,9 @@ def made(env_id: str, num_envs: int = 2, **kwargs: Any) -> DynamicsEnv:
     return DeviceBackend("device").make(Task("own", env_id, num_envs, kwargs=kwargs))
 
 
-@pytest.mark.parametrize("env_id", [PENDULUM, pytest.param(BREAKOUT, marks=pytest.mark.slow), LAKE])
+@pytest.mark.parametrize(
+    "env_id", [LAKE, *(pytest.param(each, marks=pytest.mark.slow) for each in (PENDULUM, BREAKOUT))]
+)
 def test_an_environment_is_stepped_as_it_steps_itself(env_id: str) -> None:
     env, seeds = made(env_id), [5, 6]
     stands, policy_input = env.reset(jnp, seeds)

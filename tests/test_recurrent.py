@@ -33,7 +33,7 @@ def test_gradients_are_those_of_differences_where_episodes_begin_anew(cell: str)
     )
 
 
-@pytest.mark.parametrize("backend", ["gymnasium", "envpool", "device"])
+@pytest.mark.parametrize("backend", ["gymnasium", "envpool", pytest.param("device", marks=pytest.mark.slow)])
 def test_components_are_selected_on_every_backend(backend: str, tmp_path: Path) -> None:
     framework = "jax_xla" if backend == "device" else "torch_eager"
     words = ["env=cartpole_masked", f"backend={backend}", f"framework={framework}", "ppo.num_envs=4", "device=cpu"]

@@ -54,6 +54,7 @@ def test_a_sweep_becomes_a_report(sweep: Path, tmp_path: Path, capfd: pytest.Cap
         assert (out / "tables" / f"{table}.csv").exists()
 
 
+@pytest.mark.slow
 def test_charts_of_an_older_report_go_and_other_files_stay(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for env in ("acrobot", "cartpole"):
         write_run(tmp_path / "o", env)
