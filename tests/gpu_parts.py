@@ -96,7 +96,7 @@ class Proof:
             for own, of_jax in (("float32", "highest"),) if self.few else (("float32", "highest"), ("tf32", "default")):
                 inside = ["env=cartpole", "framework=jax_xla", "backend=device", f"device={self.device}"]
                 inside += [f"ppo.num_envs={num_envs}", f"num_seeds={num_seeds}", f"precision={own}"]
-                inside += [f"total_timesteps={num_envs * 128 * updates}", f"framework.iterations_per_call={updates}"]
+                inside += [f"total_timesteps={num_envs * 128 * updates}"]
                 inside += [f"checkpoint.every_iterations={updates}"]
                 peer = purejaxrl(num_envs, num_seeds, updates, of_jax)
                 programs = race({"jax_xla": training_speed(*inside)}, {"PureJaxRL": peer}, rounds)

@@ -54,8 +54,6 @@ WRONG = {
     "ppo.vf_coef=inf": "ppo.vf_coef=inf: must not be negative",
     "framework=torch_compile framework.cudagraphs=perhaps": "framework.cudagraphs=perhaps: choose auto, update, true",
     "framework=torch_compile framework.mode=fast": "framework.mode=fast: choose default or",
-    "framework=jax_xla framework.iterations_per_call=2": "framework.iterations_per_call=2 needs environments that are",
-    "framework=jax_xla backend=device framework.iterations_per_call=3": "not divide checkpoint.every_iterations=200",
     "framework.num_threads=0": "framework.num_threads=0: must be at least 1, or null",
     "backend=gymnasium backend.vectorization=fork": "backend.vectorization=fork: choose sync or async",
     # what does not go together
@@ -110,7 +108,6 @@ WRONG = {
     "devices=2 ppo.shards=2 device=cuda:1": "device=cuda:1 names one, and devices=2: use device=cuda",
     "env=tic_tac_toe ppo.num_envs=6 ppo.shards=2 ppo.num_minibatches=1": "each shard of 3 rows must have whole ones",
     # evaluations and trackers
-    f"{IN_JAX} framework.iterations_per_call=2 evaluation.every_iterations=3": "does not divide evaluation",
     "+tracker._target_=tests.trackers.Troubled": "begins with the line # @package tracker.<name>",
     # sweeps
     "-m seed=1,2 ppo.num_minibatches=4,3": "ppo.num_minibatches=3 does not divide the batch",

@@ -55,7 +55,7 @@ def test_an_evaluation_starts_no_process_beside_the_threads_of_a_training(tmp_pa
     "words",
     [
         ["framework=torch_eager", "backend=envpool", "ppo.norm_obs=true", "network=gru", "ppo.num_minibatches=2"],
-        ["framework=jax_xla", "backend=device", "framework.iterations_per_call=2"],
+        ["framework=jax_xla", "backend=device"],
     ],
 )
 def test_an_evaluation_is_what_evaluate_says_of_the_checkpoint(

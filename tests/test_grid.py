@@ -45,8 +45,8 @@ def test_each_run_learns_what_it_learns_alone() -> None:
     spec = problem_for(env, 4, ["precision=float64", "ppo.num_steps=32", "ppo.target_kl=0.1"])
     base = {name: getattr(spec.ppo, name) for name in EACH}
     values: list[Mapping[str, float]] = [base, base | EACH, *(base | {name: EACH[name]} for name in EACH)]
-    alone = ProgramRunner(replace(spec, ppo=replace(spec.ppo, **values[1])), 1)  # type: ignore[arg-type]
-    ends = assert_each_is_as_alone(JaxSeedsRunner(spec, 1, values), [3] * len(values), {1: alone})
+    alone = ProgramRunner(replace(spec, ppo=replace(spec.ppo, **values[1])))  # type: ignore[arg-type]
+    ends = assert_each_is_as_alone(JaxSeedsRunner(spec, values), [3] * len(values), {1: alone})
     weights = [arrays["params.actor.0.weight"] for arrays in ends]
     # Each of them has an effect of its own.
     assert all(np.abs(one - other).max() > 1e-6 for one, other in itertools.combinations(weights, 2))

@@ -7,6 +7,7 @@ import functools
 import numpy as np
 import pytest
 
+from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.dynamics.cartpole import CartPole
 from ppo_bench.envs.dynamics.env import DynamicsEnv
@@ -14,6 +15,7 @@ from ppo_bench.envs.host import JaxVectorEnv
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.base import Episode, Metrics
 from ppo_bench.runners.program_runner import MAX_PENDING, ProgramRunner
+from ppo_bench.runs.loop import next_export
 from tests.runners import played, problem_for, runner_for
 
 SEED = 3
@@ -54,16 +56,16 @@ def test_an_iteration_in_one_program_is_that_of_pytorch_on_the_host(overrides: l
 
 
 def test_iterations_given_ahead_are_the_same_iterations() -> None:
-    """Seven of them, in blocks of 3, 3 and 1."""
+    """Seven of them: one by one, and up to the third, sixth and last."""
     spec = problem_for(DynamicsEnv(CartPole(), 4), 7, NORMALIZED)
     ends: list[Arrays] = []
     given: list[list[tuple[Metrics, list[Episode]]]] = []
-    for iterations_per_call in (1, 3):
-        runner = ProgramRunner(spec, iterations_per_call)
+    for interval in (1, 3):
+        runner = ProgramRunner(spec)
         state = runner.init(SEED)
         rows = []
         for i in range(7):
-            state, metrics, episodes = runner.iterate(state)
+            state, metrics, episodes = runner.iterate(state, (i // interval + 1) * interval)
             rows.append((metrics, episodes))
             state = runner.restart_envs(state) if i == 2 else state
         given.append(rows)
@@ -73,12 +75,21 @@ def test_iterations_given_ahead_are_the_same_iterations() -> None:
     assert all(np.array_equal(ends[0][name], ends[1][name]) for name in ends[0])
 
 
-def test_a_device_never_has_more_than_it_takes_at_once_and_nothing_past_the_end_of_a_block() -> None:
+def test_a_device_never_has_more_than_it_takes_at_once_and_nothing_past_an_export() -> None:
     spec = problem_for(DynamicsEnv(CartPole(), 4), 45, [])
-    runner = ProgramRunner(spec, iterations_per_call=20)
+    runner = ProgramRunner(spec)
     state, ahead = runner.init(SEED), []
-    for _ in range(45):
-        state, _, _ = runner.iterate(state)
+    for i in range(45):
+        state, _, _ = runner.iterate(state, (i // 20 + 1) * 20)
         ahead.append(len(state.pending))
-    block = [MAX_PENDING - 1] * (20 - MAX_PENDING) + list(range(MAX_PENDING))[::-1]
-    assert ahead == [*block, *block, 4, 3, 2, 1, 0]
+    between = [MAX_PENDING - 1] * (20 - MAX_PENDING) + list(range(MAX_PENDING))[::-1]
+    assert ahead == [*between, *between, 4, 3, 2, 1, 0]
+
+
+def test_the_next_export_is_that_of_a_checkpoint_an_evaluation_or_the_end() -> None:
+    words = ["checkpoint.every_iterations=6", "total_timesteps=10_240"]
+    config = load_config([*words, "evaluation.every_iterations=4"])
+    assert [next_export(config, k) for k in range(20)] == [
+        *(4, 4, 4, 4, 6, 6, 8, 8, 12, 12, 12, 12, 16, 16, 16, 16, 18, 18, 20, 20)
+    ]
+    assert [next_export(load_config(words), k) for k in (0, 5, 6, 17, 19)] == [6, 6, 12, 18, 20]

@@ -179,10 +179,6 @@ WRONG = {
         "params.actor.2.bias",
     ),
     "at the end": ([f"total_timesteps={LOADED * BATCH + 511}"], "has done 5120 steps, and total_timesteps=5631 leaves"),
-    "between two calls": (
-        ["framework=jax_xla", "backend=device", "framework.iterations_per_call=4", "checkpoint.every_iterations=12"],
-        "has done 10 iterations, which framework.iterations_per_call=4 does not divide: choose a divisor",
-    ),
     "other iterations": (["ppo.num_envs=8"], "has iterations of 512 steps, and ppo.num_envs x ppo.num_steps = 1024"),
 }
 

@@ -165,20 +165,19 @@ def test_rows_that_are_not_what_the_checkpoint_counts_are_an_error(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("seconds", "at_once", "expected"),
+    ("seconds", "expected"),
     [
-        # The median iteration takes 2 seconds, and three others 8, 1.6 and 4.
-        ((8.0, 1.6, 4.0, 0.1, 2.0), 1, (400.0, [6.0 + 2.0])),
-        # Blocks of two iterations took 9, 4.1 and 5.9 seconds: half of the median one is 2.95.
-        ((8.0, 1.0, 4.0, 0.1, 2.9, 3.0), 2, (1_600 / 5.9, [5.05 + 1.05])),
+        # Of those after the third, the median iteration takes 2 seconds.
+        ((8.0, 1.6, 4.0, 0.1, 2.0, 9.0), (400.0, [6.0 + 2.0])),
+        ((8.0, 1.6, 4.0), (200.0, [4.0])),
     ],
 )
-def test_the_steady_speed_is_that_of_the_median_iteration_or_block(
-    seconds: tuple[float, ...], at_once: int, expected: tuple[float, list[float]], tmp_path: Path
+def test_the_steady_speed_is_that_of_the_median_iteration(
+    seconds: tuple[float, ...], expected: tuple[float, list[float]], tmp_path: Path
 ) -> None:
     rows = [{"iteration": k, "global_step": 800 * k, "sps": 800 / s} for k, s in enumerate(seconds, 1)]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    steady, starting = speeds(tmp_path / "metrics.jsonl", at_once)
+    steady, starting = speeds(tmp_path / "metrics.jsonl")
     np.testing.assert_allclose(steady, expected[0])
     np.testing.assert_allclose(starting, expected[1])
 
@@ -196,7 +195,7 @@ def test_a_resumed_run_compiles_again(tmp_path: Path) -> None:
     rows = [{"iteration": k, "global_step": 800 * k, "sps": 800 / s} for k, s in enumerate(seconds, 1)]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     for resumed_at, expected in (([6], [6.0, 3.0]), ([1, 6, 6], [6.0, 0.0, 0.0, 3.0])):
-        steady, starting = speeds(tmp_path / "metrics.jsonl", 1, resumed_at)
+        steady, starting = speeds(tmp_path / "metrics.jsonl", resumed_at)
         np.testing.assert_allclose([steady, *starting], [400.0, *expected])
 
 

@@ -34,13 +34,13 @@ def test_each_seed_learns_what_it_learns_alone() -> None:
     """Two at a time on a core, the last of three by itself."""
     env = DynamicsEnv(CartPole(), 8)
     spec = problem_for(env, 4, NORMALIZED)
-    alone = dict.fromkeys(range(6), ProgramRunner(spec, 1))
-    assert_each_is_as_alone(JaxSeedsRunner(spec, 2), range(5, 11), alone)
+    alone = dict.fromkeys(range(6), ProgramRunner(spec))
+    assert_each_is_as_alone(JaxSeedsRunner(spec), range(5, 11), alone)
 
 
 @pytest.mark.parametrize(("num_seeds", "devices", "rows"), [(1, 1, 1), (3, 2, 4), (4, 2, 4)])
 def test_seeds_are_divided_among_devices_in_equal_parts(num_seeds: int, devices: int, rows: int) -> None:
-    runner = JaxSeedsRunner(problem_for(DynamicsEnv(CartPole(), 4), 4, []), 1)
+    runner = JaxSeedsRunner(problem_for(DynamicsEnv(CartPole(), 4), 4, []))
     state = runner.init(range(num_seeds))
     assert [int(arrays["seed"]) for arrays in runner.export(state)] == list(range(num_seeds))
     for array in (state.train_state.params["actor.0.weight"], state.envs.arrays["envs.obs"]):
@@ -75,10 +75,10 @@ def test_every_core_is_a_device_unless_the_user_says_how_many(env: str, said: di
 
 
 def test_a_restored_state_goes_on_as_the_one_it_came_from() -> None:
-    runner = JaxSeedsRunner(problem_for(DynamicsEnv(CartPole(), 4), 9, NORMALIZED), 1)
+    runner = JaxSeedsRunner(problem_for(DynamicsEnv(CartPole(), 4), 9, NORMALIZED))
     state, _ = runner.iterate(runner.init(SEEDS))
     exported = runner.export(state)
-    twin = JaxSeedsRunner(problem_for(DynamicsEnv(CartPole(), 4), 9, NORMALIZED), 1)
+    twin = JaxSeedsRunner(problem_for(DynamicsEnv(CartPole(), 4), 9, NORMALIZED))
     restarted, _ = runner.iterate(runner.restart_envs(state))
     restored, _ = twin.iterate(twin.restore(exported))
     for a, b in zip(runner.export(restarted), twin.export(restored), strict=True):
@@ -91,7 +91,7 @@ def test_games_and_rnd_learn_in_one_program_what_they_learn_alone(env: str) -> N
     envs = make_env(config.backend, config.task)
     assert isinstance(envs, GraphEnv)
     spec = replace(config.training_spec(envs), device="cpu")
-    assert_each_is_as_alone(JaxSeedsRunner(spec, 1), SEEDS, {1: ProgramRunner(spec, 1)})
+    assert_each_is_as_alone(JaxSeedsRunner(spec), SEEDS, {1: ProgramRunner(spec)})
 
 
 class BreaksToTheRight(CartPole):
@@ -106,14 +106,14 @@ def test_rewards_that_are_no_numbers_fail_their_runs_alone() -> None:
     seeds = range(5, 11)
     spec = problem_for(DynamicsEnv(BreaksToTheRight(), 4), 4, [])
     failing = set()
-    alone = ProgramRunner(spec, 1)
+    alone = ProgramRunner(spec)
     for position, seed in enumerate(seeds):
         with suppress(RunError):
             alone.iterate(alone.init(seed))
             continue
         failing.add(position)
     assert 0 < len(failing) < 6
-    together = JaxSeedsRunner(spec, 1)
+    together = JaxSeedsRunner(spec)
     with pytest.raises(FailedRuns) as raised:
         together.iterate(together.init(seeds))
     said = "environment 2 gave a reward of nan, which is not finite"

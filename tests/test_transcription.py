@@ -160,7 +160,7 @@ EAGER = [name for name in CASES if name.startswith("auto") or name in COMBINED]
 """Those of which others execute every part: in PyTorch, operation by operation, alone."""
 COMPILED = ["normalized", "wide_mlp, rules", "lstm_cnn", "trxl", "rnd"]
 """Cases of torch_compile, one for each kind of graph. It takes 10 s for each, so all are slow."""
-LONG_IN_JAX = ["impala_cnn", "gru", "trxl", "rnd"]
+LONG_IN_JAX = ["impala_cnn", "gru", "rnd"]
 """Cases that XLA compiles for long; other networks of the kind take less, or other tests compare them."""
 LONG = [
     "combined",

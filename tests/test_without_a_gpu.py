@@ -158,7 +158,7 @@ def lower_program(words: list[str], platforms: Any = PLATFORMS) -> str:
     own = ["framework=jax_xla", "backend=device", "ppo.num_envs=4", "ppo.num_steps=4", "ppo.num_minibatches=2"]
     config = load_config([*own, *words])
     env: Any = config.backend.make(config.task)
-    runner = ProgramRunner(config.training_spec(env), 1)
+    runner = ProgramRunner(config.training_spec(env))
     functions: JaxFunctions = runner.functions
     state = runner.init(1)
     whole = functools.partial(program.iterate, functions)

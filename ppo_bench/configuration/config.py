@@ -84,20 +84,6 @@ class Config:
         self.require_backend()
         if every_episodes := self.root.video.every_episodes:
             require("av", "video", f"video.every_episodes={every_episodes}")
-        at_once = self.framework.iterations_per_call
-        if at_once > 1 and not self.backend.in_graph:
-            raise ConfigError(
-                f"framework.iterations_per_call={at_once} needs environments that are part of the program: "
-                "use backend=device, or 1"
-            )
-        for key, every in (
-            ("evaluation.every_iterations", self.root.evaluation.every_iterations),
-            ("checkpoint.every_iterations", self.root.checkpoint.every_iterations),
-        ):
-            if every % at_once:
-                raise ConfigError(
-                    f"framework.iterations_per_call={at_once} does not divide {key}={every}: choose a divisor"
-                )
         self._require_source()
 
     def require_backend(self) -> None:
@@ -152,11 +138,6 @@ class Config:
             raise ConfigError(
                 f"{load} has iterations of {steps // iterations} steps, and ppo.num_envs x ppo.num_steps = "
                 f"{self.ppo.batch_size}: choose them so that it is the same, or checkpoint.fine_tune=true"
-            )
-        if iterations % self.framework.iterations_per_call:
-            raise ConfigError(
-                f"{load} has done {iterations} iterations, which framework.iterations_per_call="
-                f"{self.framework.iterations_per_call} does not divide: choose a divisor"
             )
         if iterations >= self.num_iterations:
             raise ConfigError(

@@ -40,8 +40,12 @@ def identity(hashed: Mapping[str, Any], env_id: str, loaded: str | None, code: s
     and `code` that of the user's own modules. None of them depends on the machine, so that a cluster's login node and
     its compute nodes find the same folder.
     """
+    framework = hashed["framework"]
+    if framework["name"] == "jax_xla":  # a key that earlier runs had, whose folders stay
+        framework = {"iterations_per_call": 1, **framework}
     return {
         **hashed,
+        "framework": framework,
         "env": {"id": env_id, **hashed["env"], "kwargs": hashed["env"].get("kwargs") or {}},
         "checkpoint": hashed["checkpoint"] | ({"load": loaded} if loaded else {}),
         "revision": REVISION,

@@ -142,8 +142,11 @@ class Runner(Protocol[State]):
     def init(self, seed: int) -> State:
         """State with initial weights and reset environments; `seed` determines all randomness."""
 
-    def iterate(self, state: State) -> tuple[State, Metrics, list[Episode]]:
-        """Run one iteration: rollout, advantages, update. The episodes are those that finished in it, in order."""
+    def iterate(self, state: State, until: int = 0) -> tuple[State, Metrics, list[Episode]]:
+        """Run one iteration: rollout, advantages, update. The episodes are those that finished in it, in order.
+
+        The device may go on up to iteration `until` before it is asked for; only then can the state be exported.
+        """
 
     def export(self, state: State) -> Arrays:
         """Copies of the arrays of ppo_bench/runners/array_specs.py, by name, in the framework-neutral layout.

@@ -48,9 +48,6 @@ class Torch:
     """Its array library, which also steps environments on the device; see `Backend`."""
     process_per_device: ClassVar[bool] = True
     """Whether several devices need one process each, or those of a machine share one."""
-    iterations_per_call: ClassVar[int] = 1
-    """Number of iterations of a block. Within a block the device may run iterations before `iterate` returns them;
-    states can be exported only at the end of a block."""
     name: str
     num_threads: int | None
     compiles: ClassVar[bool] = False
@@ -181,18 +178,15 @@ class Jax:
     library: ClassVar[str] = "jax"
     process_per_device: ClassVar[bool] = False
     name: str
-    iterations_per_call: int
     compile_cache: str | None = field(metadata=NOT_HASHED)
     compiles: ClassVar[bool] = True
     _: KW_ONLY
     deterministic: bool = added_field(False)
 
     def require(self) -> None:
-        """Raise `ConfigError` if JAX, flax or optax is not installed or an option is out of range."""
+        """Raise `ConfigError` if JAX, flax or optax is not installed."""
         for package in ("jax", "flax", "optax"):
             require(package, "jax", f"framework={self.name}")
-        if self.iterations_per_call < 1:
-            raise ConfigError(f"framework.iterations_per_call={self.iterations_per_call}: must be at least 1")
 
     def configure_process(self, num_runs: int = 1, tuning: Tuning = ON, devices: int = 1) -> None:
         """See `Torch.configure_process`."""
@@ -211,7 +205,7 @@ class Jax:
         from ppo_bench.runners.program_runner import ProgramRunner
 
         if isinstance(spec.env, GraphEnv):
-            return ProgramRunner(spec, self.iterations_per_call)
+            return ProgramRunner(spec)
         return host_runner(spec, JaxLearner(spec))
 
     def init_process_group(self, rank_info: RankInfo, timeout_seconds: float) -> ProcessGroup:
@@ -228,7 +222,7 @@ class Jax:
         self._enable_compilation_cache()
         from ppo_bench.runners.jax_seeds import JaxSeedsRunner
 
-        return JaxSeedsRunner(spec, self.iterations_per_call, grid_values)
+        return JaxSeedsRunner(spec, grid_values)
 
     def _enable_compilation_cache(self) -> None:
         """Enable JAX's on-disk cache of compiled programs if it is configured."""

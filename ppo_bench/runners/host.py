@@ -152,8 +152,8 @@ class HostRunner:
 
     # --- One iteration ------------------------------------------------------------------------------------------------
 
-    def iterate(self, state: HostState) -> tuple[HostState, Metrics, list[Episode]]:
-        """See `Runner.iterate`."""
+    def iterate(self, state: HostState, until: int = 0) -> tuple[HostState, Metrics, list[Episode]]:
+        """See `Runner.iterate`. The device waits for the host."""
         iteration = state.iteration + 1
         learning_rate = self._ppo.learning_rate_of(iteration, self._spec.num_iterations)
         learner, envs, rollout = self._collect(state, iteration)

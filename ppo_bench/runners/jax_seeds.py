@@ -31,11 +31,9 @@ MAX_MINIBATCH_ROWS = 512
 class JaxSeedsRunner:
     """The runner of several independent runs, which it steps, restarts and exports at once (runners/seeds.py)."""
 
-    def __init__(
-        self, spec: TrainingSpec, iterations_per_call: int, grid_values: Sequence[Mapping[str, Any]] = ()
-    ) -> None:
+    def __init__(self, spec: TrainingSpec, grid_values: Sequence[Mapping[str, Any]] = ()) -> None:
         """`grid_values` has the hyperparameters (`VMAPPABLE_HYPERPARAMETERS`) in which the runs differ; or is empty."""
-        self._runner = ProgramRunner(spec, iterations_per_call)
+        self._runner = ProgramRunner(spec)
         self._grid_values, self._ppo_by_run = grid_values, [replace(spec.ppo, **values) for values in grid_values]
         self._device, self._dtype = self._runner.functions.device, self._runner.functions.dtype
         self._devices = jax.devices("cpu") if self._device.platform == "cpu" else [self._device]
@@ -43,7 +41,7 @@ class JaxSeedsRunner:
         self._initial_envs = jax.jit(self._stack_initial_envs)
         self._compiled: dict[int, Callable[..., Any]] = {}
 
-    def iterate(self, state: ProgramState) -> tuple[ProgramState, IterationReports]:
+    def iterate(self, state: ProgramState, until: int = 0) -> tuple[ProgramState, IterationReports]:
         """See `Runner.iterate`."""
         program = self._vmapped_program(self._runner.iteration_program(state), len(state.seeds))
         seeds = np.array(self._pad(state.seeds), np.int32)
@@ -52,7 +50,7 @@ class JaxSeedsRunner:
             by_run = self._pad(self._hyperparameters(state, k))
             return seeds, {name: np.array([one[name] for one in by_run], self._dtype) for name in by_run[0]}
 
-        self._runner.enqueue_iterations(state, program, arguments)
+        self._runner.enqueue_iterations(state, until, program, arguments)
         state.iteration += 1
         pending = jax.device_get(state.pending.pop(0))
         learning_rates = [one["learning_rate"] for one in self._hyperparameters(state, state.iteration)]

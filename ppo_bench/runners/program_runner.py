@@ -69,21 +69,20 @@ class ProgramState:
 class ProgramRunner:
     """A `Runner`; see ppo_bench/runners/base.py."""
 
-    def __init__(self, spec: TrainingSpec, iterations_per_call: int) -> None:
+    def __init__(self, spec: TrainingSpec) -> None:
         """The environments of `spec` must be a `GraphEnv`."""
         assert isinstance(spec.env, GraphEnv)
         self.spec, self.functions, self.env = spec, JaxFunctions(spec), spec.env
         self._array_specs = array_specs(spec)
-        self._iterations_per_call = iterations_per_call
         self.execution: Mapping[str, object] = self.functions.execution
         self._program: Callable[..., Any] | None = None
         self.last_enqueued: Any = None
         """Results of the last enqueued iteration; they are ready once the device is idle."""
 
-    def iterate(self, state: ProgramState) -> tuple[ProgramState, Metrics, list[Episode]]:
+    def iterate(self, state: ProgramState, until: int = 0) -> tuple[ProgramState, Metrics, list[Episode]]:
         """See `Runner.iterate`."""
         program = self.iteration_program(state)
-        self.enqueue_iterations(state, program, lambda k: (np.int32(state.seeds[0]), self._hyperparameters(k)))
+        self.enqueue_iterations(state, until, program, lambda k: (np.int32(state.seeds[0]), self._hyperparameters(k)))
         state.iteration += 1
         # It waits for this iteration, while the device goes on.
         pending = jax.tree.map(
@@ -94,14 +93,17 @@ class ProgramRunner:
         return state, metrics, episodes
 
     def enqueue_iterations(
-        self, state: ProgramState, program: Callable[..., Any], arguments: Callable[[int], tuple[Any, Tree]]
+        self,
+        state: ProgramState,
+        until: int,
+        program: Callable[..., Any],
+        arguments: Callable[[int], tuple[Any, Tree]],
     ) -> None:
-        """Enqueue the iterations of `program` to the end of the block, at most `MAX_PENDING`, without waiting for them.
+        """Enqueue the next iteration of `program` and those up to `until`, at most `MAX_PENDING`, without waiting.
 
         `arguments` returns the seed and the hyperparameters of an iteration.
         """
-        block_ends = (state.iteration // self._iterations_per_call + 1) * self._iterations_per_call
-        last = min(block_ends, state.iteration + MAX_PENDING, self.spec.num_iterations)
+        last = min(until, state.iteration + MAX_PENDING, self.spec.num_iterations)
         with jax.default_device(self.functions.device):
             for k in range(state.iteration + len(state.pending) + 1, max(last, state.iteration + 1) + 1):
                 state.train_state, state.envs, *results = program(

@@ -27,9 +27,9 @@ class OneSeed:
         (seed,) = seeds
         return self._runner.init(seed)
 
-    def iterate(self, state: Any) -> tuple[Any, IterationReports]:
+    def iterate(self, state: Any, until: int = 0) -> tuple[Any, IterationReports]:
         """See `Runner.iterate`."""
-        state, metrics, episodes = self._runner.iterate(state)
+        state, metrics, episodes = self._runner.iterate(state, until)
         return state, [(metrics, episodes)]
 
     def export(self, state: Any) -> list[Arrays]:

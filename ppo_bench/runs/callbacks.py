@@ -46,7 +46,7 @@ class Callbacks:
         self.configs, self.process_group = configs, process_group
         self._evaluation = configs[0].root.evaluation
         self._env: VectorEnv | None = None
-        self._on_iteration, self._queued_rows = on_iteration, list[tuple[RunWriter, Mapping[str, Any]]]()
+        self._on_iteration = on_iteration
         self.seconds = 0.0
         """Total seconds of all callbacks so far."""
 
@@ -106,20 +106,19 @@ class Callbacks:
             self._env = to_vector_env(make_env(without_worker_processes(config.backend), task))
         return self._env
 
-    def queue_row(self, writer: RunWriter, row: Mapping[str, Any]) -> None:
-        """Keep a row of metrics.jsonl for the listener, if there is one, until `notify`."""
-        if self._on_iteration is not None:
-            self._queued_rows.append((writer, row))
+    @property
+    def have_others(self) -> bool:
+        """Whether a listener or other processes take part in every iteration."""
+        return self._on_iteration is not None or self.process_group is not None
 
-    def notify(self) -> None:
-        """Give the listener the rows that were kept for it, in a moment when nothing is computed."""
+    def notify(self, rows: Sequence[tuple[RunWriter, Mapping[str, Any]]]) -> None:
+        """Give the listener, if there is one, the runs' new rows of metrics.jsonl; nothing is computed meanwhile."""
         if self._on_iteration is None:
             return
         started = time.perf_counter()
-        for writer, row in self._queued_rows:
+        for writer, row in rows:
             writer.write()  # a listener may read it
             self._on_iteration(writer.folder, row)
-        self._queued_rows.clear()
         self.seconds += time.perf_counter() - started
 
     def record_videos(self, writers: Sequence[RunWriter], checkpoints: Sequence[Path], stop: Sequence[int]) -> None:

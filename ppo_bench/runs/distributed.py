@@ -77,8 +77,8 @@ class DistributedRunner:
         with detect_lost_rank():
             return self._local_runner.init(seed)
 
-    def iterate(self, state: Any) -> tuple[Any, Metrics, list[Episode]]:
-        """See `Runner.iterate`."""
+    def iterate(self, state: Any, until: int = 0) -> tuple[Any, Metrics, list[Episode]]:
+        """See `Runner.iterate`. The devices wait for the hosts, which exchange episodes after each iteration."""
         with detect_lost_rank():
             try:
                 state, metrics, own = self._local_runner.iterate(state)

@@ -41,7 +41,9 @@ def run_iterations(
 
     All ranks of a training go through the same iterations; ranks other than 0 have no `writers`.
     """
-    block_size, checkpoint_interval = config.framework.iterations_per_call, config.root.checkpoint.every_iterations
+    # A program may compute the next iterations while the host records this one, unless others wait for the host.
+    goes_ahead = config.framework.library == "jax" and config.backend.in_graph and not callbacks.have_others
+    checkpoint_interval, until = config.root.checkpoint.every_iterations, 0
     last, batch_size, stopped = config.num_iterations, config.ppo.batch_size, False
     loop_started = time.perf_counter() - callbacks.seconds
     last_write = loop_started
@@ -53,9 +55,10 @@ def run_iterations(
             writer.prune()  # a kill may have come before it
         show_speed = stack.enter_context(_progress_display(config, writers))
         while iteration < last:
-            if iteration % block_size == 0:  # else it has been running since the previous iteration ended
+            if iteration >= until:  # else it has been running since the previous iteration ended
                 started = time.perf_counter()
-            state, reports = runner.iterate(state)
+                until = next_export(config, iteration) if goes_ahead else 0
+            state, reports = runner.iterate(state, until)
             iteration += 1
             now = time.perf_counter()
             _enable_garbage_collection()
@@ -63,10 +66,11 @@ def run_iterations(
             _require_finite(config, [metrics for metrics, _ in reports], iteration)
             seconds = now - loop_started - callbacks.seconds
             evaluation = callbacks.evaluate(runner, state, iteration, stop)
-            for writer, (metrics, episodes), columns in zip(
-                writers, reports, evaluation or callbacks.columns, strict=False
-            ):
-                callbacks.queue_row(writer, writer.add(metrics, episodes, seconds, sps, columns))
+            all_columns = evaluation or callbacks.columns
+            rows = [
+                (writer, writer.add(metrics, episodes, seconds, sps, columns))
+                for writer, (metrics, episodes), columns in zip(writers, reports, all_columns, strict=False)
+            ]
             if now - last_write >= MIN_WRITE_INTERVAL_SECONDS:
                 last_write = now
                 for writer in writers:
@@ -79,17 +83,22 @@ def run_iterations(
                 save(runner, state, writers, callbacks, stop)
                 if iteration < last:
                     state = runner.restart_envs(state)
-            ends_block = iteration % block_size == 0 or iteration == last
-            if ends_block:
-                callbacks.notify()
-                stopped = any(all_gather_object(callbacks.process_group, bool(stop)))
-            if stopped and ends_block and not (has_checkpoint and iteration == last):
+            callbacks.notify(rows)
+            stopped = any(all_gather_object(callbacks.process_group, bool(stop)))
+            if stopped and not (has_checkpoint and iteration == last):
                 if writers:
                     raise RunInterrupted(_describe_interruption(writers))
                 return True
     for writer in writers:
         writer.finish(setup_seconds)
     return stopped or bool(stop)
+
+
+def next_export(config: Config, iteration: int) -> int:
+    """The first iteration after `iteration` whose state is evaluated or written."""
+    root, last = config.root, config.num_iterations
+    intervals = (root.checkpoint.every_iterations, root.evaluation.every_iterations or last)
+    return min(last, *((iteration // interval + 1) * interval for interval in intervals))
 
 
 def _enable_garbage_collection() -> None:

@@ -194,23 +194,20 @@ def recent_return(folder: Path) -> float | None:
     return mean([row["return"] for row in last_rows(folder / "episodes.jsonl", RECENT_EPISODES)])
 
 
-def speeds(metrics: Path, iterations_per_call: int, resumed_at: Sequence[int] = ()) -> tuple[float, list[float]]:
+def speeds(metrics: Path, resumed_at: Sequence[int] = ()) -> tuple[float, list[float]]:
     """Steady speed of a run, and its start-up times: at first and after each row of `resumed_at`; from `metrics`.
 
-    The steady speed is in environment steps per second: that of the median iteration, or of the median block of
-    `iterations_per_call` iterations, because the rows of a block arrive together. Where the first block has more than
-    three iterations, its first three are left out. A start-up time is in seconds: how much longer the first three
-    iterations after the start took than median ones. It is compilation where a framework compiles.
+    The steady speed is that of the median iteration in environment steps per second, without the first three if there
+    are more. A start-up time is in seconds: how much longer the first three iterations after the start took than median
+    ones. It is compilation where a framework compiles.
     """
     rows = read_rows(metrics)
     steps = rows[0]["global_step"] / rows[0]["iteration"]  # of one iteration
     seconds = [steps / row["sps"] for row in rows]
-    blocks = [seconds[k : k + iterations_per_call] for k in range(0, len(seconds), iterations_per_call)]
-    blocks[0] = blocks[0][COMPILING_ITERATIONS:] or blocks[0]
-    steady = median(steps * len(block) / sum(block) for block in blocks)
-    longer = [max(0.0, each - steps / steady) for each in seconds]
+    usual = median(seconds[COMPILING_ITERATIONS:] or seconds)
+    longer = [max(0.0, each - usual) for each in seconds]
     starts = pairwise((0, *resumed_at, len(longer)))
-    return steady, [sum(longer[start : min(start + COMPILING_ITERATIONS, end)]) for start, end in starts]
+    return steps / usual, [sum(longer[start : min(start + COMPILING_ITERATIONS, end)]) for start, end in starts]
 
 
 def final_return(folders: Sequence[Path]) -> float | None:

@@ -199,7 +199,7 @@ def _result(config: Config, loop: LoopState, folder: Path, setup_seconds: float)
     """The summary of a finished run."""
     first = loop.loaded_steps // config.ppo.batch_size  # the iterations of another run have no rows
     resumed = [iteration - first for iteration in loop.resumed_at]
-    steady_sps, starting = speeds(folder / "metrics.jsonl", config.framework.iterations_per_call, resumed)
+    steady_sps, starting = speeds(folder / "metrics.jsonl", resumed)
     compiling = starting if config.framework.compiles else []
     own_steps = loop.global_step - loop.loaded_steps
     return {

@@ -53,7 +53,7 @@ IN_PROGRAM: dict[str, tuple[str, int, int]] = {
     "mlp": ("env=cartpole backend=device", 8, 32),
     "num_seeds": ("env=cartpole backend=device num_seeds=3", 4, 32),
     "grid": ("env=cartpole backend=device grid={ppo.learning_rate:[1e-3,2.5e-4]}", 4, 32),
-    "iterations_per_call": ("env=acrobot backend=device framework.iterations_per_call=2", 4, 32),
+    "acrobot": ("env=acrobot backend=device", 4, 32),
     "minatar_cnn": ("env=minatar_breakout backend=device", 8, 16),
     "action masks": ("env=tic_tac_toe backend=device", 16, 16),
     "lstm": ("env=cartpole_masked backend=device", 8, 32),

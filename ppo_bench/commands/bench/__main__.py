@@ -45,7 +45,7 @@ def _trace(group: dict[str, Config]) -> None:
         path = bench_file(config, f"{config.backend.name}-{name}", ".trace.json.gz")
         with Program(trace, config, path.absolute()) as program:
             program.turn()
-        counted = launches(path).in_words(config.ppo.num_steps * config.framework.iterations_per_call)
+        counted = launches(path).in_words(config.ppo.num_steps)
         print(f"{config.framework.name} on {config.backend.name}: {counted}")
         print(path)
 

@@ -33,7 +33,7 @@ class StartUp(NamedTuple):
     setup_seconds: float
     """Duration of importing packages and of making environments, network and initial weights."""
     compile_seconds: float
-    """Duration of the first block of `iterations_per_call` iterations minus that of the second."""
+    """Duration of the first iteration minus that of the last before the measurements."""
     peak_memory_bytes: int
     """Peak resident memory of the process, or of all processes that share the training, with the environments."""
     gpu_memory_bytes: int | None
@@ -71,7 +71,6 @@ class Training:
 
     def __init__(self, config: Config, update_epochs: int) -> None:
         config = replace(config, ppo=replace(config.ppo, update_epochs=update_epochs))
-        self._at_once = config.framework.iterations_per_call
         self.runner, env = build_runner(config, config.framework.runner, _timed if config.processes == 1 else None)
         self.timed = env if isinstance(env, TimedEnv) else None
         self.state = self.runner.init(config.root.seed)
@@ -79,17 +78,15 @@ class Training:
     def iteration(self) -> tuple[float, float, float]:
         """Run an iteration; its duration, that of its environment steps, and the time after its last step, in seconds.
 
-        The latter two are 0 without `timed`. With `iterations_per_call`
-        above 1, the duration is the mean over that many iterations.
+        The latter two are 0 without `timed`.
         """
         if self.timed:
             self.timed.stepping_seconds = 0.0
         started = time.perf_counter()
-        for _ in range(self._at_once):
-            self.state, _, _ = self.runner.iterate(self.state)
+        self.state, _, _ = self.runner.iterate(self.state)
         ended = time.perf_counter()
         if not self.timed:
-            return (ended - started) / self._at_once, 0.0, 0.0
+            return ended - started, 0.0, 0.0
         return ended - started, self.timed.stepping_seconds, ended - self.timed.last_ended
 
 
@@ -99,8 +96,7 @@ def start_training(config: Config) -> tuple[Training, StartUp]:
     training = Training(config, config.ppo.update_epochs)
     setup_seconds = time.perf_counter() - started
     first, *_, last = (training.iteration()[0] for _ in range(WARM_UP_ITERATIONS))
-    compile_seconds = (first - last) * config.framework.iterations_per_call
-    return training, StartUp(setup_seconds, compile_seconds, peak_memory_bytes(), _gpu_memory_bytes(config))
+    return training, StartUp(setup_seconds, first - last, peak_memory_bytes(), _gpu_memory_bytes(config))
 
 
 def _gpu_memory_bytes(config: Config) -> int | None:
