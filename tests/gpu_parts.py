@@ -128,7 +128,8 @@ class Proof:
 
     def tests(self, folder: Path) -> Figures:
         """The tests that are skipped without a GPU."""
-        files = ["tests/test_cuda_graphs.py", "tests/test_precision.py", "tests/test_torch_envs.py"]
+        names = ("cuda_graphs", "env_groups", "precision", "torch_envs")
+        files = [f"tests/test_{name}.py" for name in names]
         said = ran(["-m", "pytest", "-q", "-n", "4", "-p", "no:cacheprovider", *files], folder)
         return {"pytest": said.splitlines()[-1]}
 

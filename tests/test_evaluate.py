@@ -68,6 +68,7 @@ def test_greedy_sampled_and_seeded_evaluations_differ_and_each_repeats(runs: RUN
     assert returns("greedy=false") == returns("greedy=false")
 
 
+@pytest.mark.slow
 def test_runs_inside_a_program_are_evaluated_by_every_framework(tmp_path: Path) -> None:
     folder = trained(tmp_path, *CARTPOLE, "framework=jax_xla", "backend=device")
     own, *others = (evaluated(folder, f"framework={framework}", "episodes=4") for framework in ACTING)

@@ -111,7 +111,14 @@ def course(env: VectorEnv, words: np.ndarray) -> Course:
     return Course(*(np.stack(column) for column in zip(*rows, strict=True)))
 
 
-@pytest.mark.parametrize("game", ["tic_tac_toe", "connect_four", "othello"])
+@pytest.mark.parametrize(
+    "game",
+    [
+        "tic_tac_toe",
+        pytest.param("connect_four", marks=pytest.mark.slow),
+        pytest.param("othello", marks=pytest.mark.slow),
+    ],
+)
 def test_both_backends_play_the_same_game(game: str) -> None:
     words = np.random.default_rng(1).integers(0, 60, (70, 8))
     host, program = (course(env_of(game, backend, 16), words) for backend in ("envpool", "device"))

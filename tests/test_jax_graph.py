@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from ppo_bench.commands.interface import train
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.dynamics.cartpole import CartPole
@@ -14,7 +16,7 @@ from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.envs.host import JaxVectorEnv
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.base import Episode, Metrics
-from ppo_bench.runners.program_runner import MAX_PENDING, ProgramRunner
+from ppo_bench.runners.program_runner import ProgramRunner, ProgramState
 from ppo_bench.runs.loop import next_export
 from tests.runners import played, problem_for, runner_for
 
@@ -55,7 +57,7 @@ def test_an_iteration_in_one_program_is_that_of_pytorch_on_the_host(overrides: l
         np.testing.assert_allclose(found[name], array, rtol=1e-8, atol=1e-10, err_msg=name)
 
 
-def test_iterations_given_ahead_are_the_same_iterations() -> None:
+def test_iterations_enqueued_ahead_are_the_same_iterations() -> None:
     """Seven of them: one by one, and up to the third, sixth and last."""
     spec = problem_for(DynamicsEnv(CartPole(), 4), 7, NORMALIZED)
     ends: list[Arrays] = []
@@ -70,20 +72,39 @@ def test_iterations_given_ahead_are_the_same_iterations() -> None:
             state = runner.restart_envs(state) if i == 2 else state
         given.append(rows)
         ends.append(runner.export(state))
-        assert runner.iteration_program(state)._cache_size() == 1  # type: ignore[attr-defined]  # given ahead, or restarted: one program
+        assert runner.iteration_program(state)._cache_size() == 1  # type: ignore[attr-defined]  # enqueued, or restarted: one program
     assert given[0] == given[1]
     assert all(np.array_equal(ends[0][name], ends[1][name]) for name in ends[0])
 
 
-def test_a_device_never_has_more_than_it_takes_at_once_and_nothing_past_an_export() -> None:
-    spec = problem_for(DynamicsEnv(CartPole(), 4), 45, [])
+def test_a_runner_enqueues_what_it_may_and_nothing_past_the_end() -> None:
+    spec = problem_for(DynamicsEnv(CartPole(), 4), 9, [])
     runner = ProgramRunner(spec)
     state, ahead = runner.init(SEED), []
-    for i in range(45):
-        state, _, _ = runner.iterate(state, (i // 20 + 1) * 20)
+    for until in (0, 2, 5, 5, 5, 5, 99, 99, 99):
+        state, _, _ = runner.iterate(state, until)
         ahead.append(len(state.pending))
-    between = [MAX_PENDING - 1] * (20 - MAX_PENDING) + list(range(MAX_PENDING))[::-1]
-    assert ahead == [*between, *between, 4, 3, 2, 1, 0]
+    assert ahead == [0, 0, 2, 1, 0, 0, 2, 1, 0]
+
+
+@pytest.mark.parametrize("listens", [False, True])
+def test_a_training_goes_ahead_up_to_the_next_export(
+    listens: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listener sees each iteration before the next one begins."""
+    found, iterate = list[int](), ProgramRunner.iterate
+
+    def recorded(runner: ProgramRunner, state: ProgramState, until: int) -> tuple[ProgramState, Metrics, list[Episode]]:
+        found.append(until)
+        return iterate(runner, state, until)
+
+    monkeypatch.setattr(ProgramRunner, "iterate", recorded)
+    words = ["env=cartpole", "framework=jax_xla", "backend=device", "device=cpu", "total_timesteps=3584"]
+    train(
+        [*words, "checkpoint.every_iterations=2", f"outputs={tmp_path}"],
+        on_iteration=(lambda *_: None) if listens else None,
+    )
+    assert found == ([0] * 7 if listens else [2, 2, 4, 4, 6, 6, 7])
 
 
 def test_the_next_export_is_that_of_a_checkpoint_an_evaluation_or_the_end() -> None:

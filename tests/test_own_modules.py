@@ -102,6 +102,7 @@ def test_both_modules_compute_the_same_from_one_set_of_parameters(framework: str
         np.testing.assert_allclose(one[name], other[name], rtol=1e-10, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_a_memory_is_kept_over_steps_and_cleared_between_episodes(here: Path) -> None:
     words = ["network=own", "network.torch=nets.Remembering", "device=cpu", "total_timesteps=1024"]
     config = load_config(words)

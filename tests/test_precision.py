@@ -82,7 +82,7 @@ def after(framework: str, precision: str, iterations: int) -> tuple[Arrays, dict
     return runner.export(state), dict(runner.execution)
 
 
-@pytest.mark.parametrize("framework", ACTING)
+@pytest.mark.parametrize("framework", ["torch_eager", pytest.param("jax_xla", marks=pytest.mark.slow)])
 def test_bfloat16_keeps_parameters_and_moments_in_float32_and_is_recorded(framework: str) -> None:
     start, _ = after(framework, "bfloat16", 0)
     arrays, execution = after(framework, "bfloat16", 2)
@@ -97,7 +97,7 @@ def test_bfloat16_keeps_parameters_and_moments_in_float32_and_is_recorded(framew
     assert any(not np.array_equal(arrays[n], in_float32[n]) for n in arrays if n.startswith("params."))
 
 
-@pytest.mark.parametrize("framework", ACTING)
+@pytest.mark.parametrize("framework", ["torch_eager", pytest.param("jax_xla", marks=pytest.mark.slow)])
 def test_a_training_in_float64_leaves_the_next_one_of_the_process_as_it_is(framework: str) -> None:
     before, between, afterwards = (after(framework, each, 2)[0] for each in ("float32", "float64", "float32"))
     assert between["params.actor.0.weight"].dtype == np.float64

@@ -112,7 +112,7 @@ def _check_players(config: Config) -> None:
 
 def _check_groups(config: Config) -> None:
     """Raise `ConfigError` unless the environments can step in `backend.num_groups` groups."""
-    groups, ppo, root = getattr(config.backend, "num_groups", 1), config.ppo, config.root
+    groups, ppo, root = config.num_groups, config.ppo, config.root
     if groups == 1:
         return
     named = f"backend.num_groups={groups}"

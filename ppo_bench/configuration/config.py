@@ -124,6 +124,11 @@ class Config:
         return rank_info.rank if rank_info and self.processes > 1 else 0
 
     @property
+    def num_groups(self) -> int:
+        """Number of groups of environments that step in turn."""
+        return getattr(self.backend, "num_groups", 1)
+
+    @property
     def devices_here(self) -> int:
         """Number of devices of each process."""
         return self.root.devices // self.processes

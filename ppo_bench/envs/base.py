@@ -102,7 +102,7 @@ class VectorEnv(Protocol):
     - `same_step`: true for a view of environments with `GraphEnv.same_step`, which only `play`
       (ppo_bench/runs/play.py) takes,
     - `step_async(actions)` and `step_wait()`: the two halves of `step`, between which the environments run while this
-      process does something else,
+      process does something else; a backend with `num_groups` needs them,
     - `time_limit`: steps after which an episode is truncated; None if it never is, for a warning
       (ppo_bench/runs/advice.py).
     """

@@ -53,13 +53,15 @@ class EnvPoolBackend:
 
     def make(self, task: Task) -> EnvPoolEnv:
         """The environments of `task`."""
-        return EnvPoolEnv(task, self.num_threads or (1 if _needs_one_thread(task) else 0))
+        num_threads = self.num_threads or (1 if _needs_one_thread(task) else 0)
+        return EnvPoolEnv(task, num_threads, waits=self.num_groups == 1)
 
 
 class EnvPoolEnv:
     """A `VectorEnv` over one EnvPool pool."""
 
-    def __init__(self, task: Task, num_threads: int, render_mode: str | None = None) -> None:
+    def __init__(self, task: Task, num_threads: int, render_mode: str | None = None, waits: bool = True) -> None:
+        """`waits` says that the caller does nothing else during a step."""
         import gymnasium  # noqa: F401 (its import resets warning filters, so it precedes ours)
 
         envpool = _import_envpool()
@@ -99,7 +101,7 @@ class EnvPoolEnv:
         """EnvPool's own object, as built by the last reset."""
         self._core: PoolCore | None = None
         self._threads = FollowerThreads()
-        self._follows = num_threads == 1 and task.tuning.follow_caller
+        self._follows = waits and num_threads == 1 and task.tuning.follow_caller
 
     def reset(self, seeds: Sequence[int]) -> PolicyInput:
         """See `VectorEnv.reset`. It builds a new pool, since EnvPool takes seeds only when it is built."""

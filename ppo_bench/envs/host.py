@@ -32,7 +32,9 @@ class VectorEnvWrapper:
         self._env = env
 
     def __getattr__(self, name: str) -> Any:
-        """All other attributes of the environments."""
+        """All other attributes of the environments, but for the halves of a step, which a subclass may change."""
+        if name in ("step_async", "step_wait"):
+            raise AttributeError(name)
         return getattr(self._env, name)
 
     def reset(self, seeds: Sequence[int]) -> PolicyInput:

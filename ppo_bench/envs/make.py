@@ -58,6 +58,10 @@ class _SelectedVectorEnv(VectorEnvWrapper):
         """See `VectorEnv.step`."""
         return self._select(self._env.step(actions))
 
+    def step_async(self, actions: np.ndarray) -> None:
+        """See `VectorEnv`."""
+        self._env.step_async(actions)
+
     def step_wait(self) -> EnvStep:
         """See `VectorEnv`."""
         return self._select(self._env.step_wait())

@@ -145,7 +145,8 @@ class Runner(Protocol[State]):
     def iterate(self, state: State, until: int = 0) -> tuple[State, Metrics, list[Episode]]:
         """Run one iteration: rollout, advantages, update. The episodes are those that finished in it, in order.
 
-        The device may go on up to iteration `until` before it is asked for; only then can the state be exported.
+        The device may already compute later iterations, up to `until`. Once `iterate` has returned that one, the state
+        can be exported.
         """
 
     def export(self, state: State) -> Arrays:

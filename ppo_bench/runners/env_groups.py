@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -54,17 +55,19 @@ class EnvGroups:
 
     def close(self) -> None:
         """See `Envs.close`."""
-        for group in self._groups:
-            group.close()
+        with ExitStack() as stack:
+            for group in self._groups:
+                stack.callback(group.close)
 
     def rollout(self, learner: Any, states: list[Arrays]) -> tuple[Any, list[Arrays], list[Arrays]]:
         """See `HostRunner._rollout`: each group steps while the policy acts for the others."""
         parts = self._learner.split(learner, self._shards)
-        rollouts = [group.begin_rollout(state)[1] for group, state in zip(self._groups, states, strict=True)]
+        begun = [group.begin_rollout(state) for group, state in zip(self._groups, states, strict=True)]
+        states, rollouts = [state for state, _ in begun], [rollout for _, rollout in begun]
         for t in range(self._num_steps + 1):
             for k, group in enumerate(self._groups):
                 if t > 0:
-                    group.step_wait(states[k], rollouts[k], t - 1)
+                    states[k], rollouts[k] = group.step_wait(states[k], rollouts[k], t - 1)
                 parts[k], actions = self._learner.act(parts[k], t, group.policy_input(states[k]))
                 if t < self._num_steps:
                     group.step_async(actions)
@@ -72,7 +75,8 @@ class EnvGroups:
 
     def end_rollout(self, states: list[Arrays], rollouts: list[Arrays]) -> tuple[list[Arrays], EnvRollout]:
         """See `Envs.end_rollout`."""
-        ended = [group.end_rollout(*own)[1] for group, *own in zip(self._groups, states, rollouts, strict=True)]
+        results = [group.end_rollout(*own) for group, *own in zip(self._groups, states, rollouts, strict=True)]
+        states, ended = [state for state, _ in results], [result for _, result in results]
         flags = {name: np.concatenate([own.flags[name] for own in ended], 1) for name in ended[0].flags}
         episodes = [
             episode._replace(env=shard.first(self._num_envs) + episode.env, step=episode.step * shard.count)

@@ -110,6 +110,7 @@ class JaxLearner:
     def split(self, state: JaxLearnerState, shards: Sequence[Shard]) -> list[JaxLearnerState]:
         """See `Learner.split`."""
         parts = self._split(tuple(shards), state.rollout_buffer, state.carry, state.noise)
+        state.rollout_buffer = {}  # frees its memory until `join`
         return [replace(state, rollout_buffer=own, carry=carry, noise=noise) for own, carry, noise in parts]
 
     def join(self, state: JaxLearnerState, parts: Sequence[JaxLearnerState]) -> JaxLearnerState:

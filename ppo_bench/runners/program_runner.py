@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -35,8 +36,6 @@ from ppo_bench.runners.jax_functions import JaxFunctions, TrainState
 from ppo_bench.runners.jax_mesh import REPLICATED, sharded_along
 from ppo_bench.runners.program import ProgramEnvs, RolloutRewards, env_sharding_specs, iterate, run_warmup
 
-MAX_PENDING = 8
-"""Maximum number of enqueued iterations. JAX blocks a caller that enqueues more than 32 programs."""
 HOST_COMPUTED = ("envs.returns", "envs.lengths", "envs.obs")
 """Environment arrays that a program's initial state does not take from the declared ones.
 
@@ -99,11 +98,11 @@ class ProgramRunner:
         program: Callable[..., Any],
         arguments: Callable[[int], tuple[Any, Tree]],
     ) -> None:
-        """Enqueue the next iteration of `program` and those up to `until`, at most `MAX_PENDING`, without waiting.
+        """Enqueue the next iteration of `program` and those up to `until`, without waiting for them.
 
         `arguments` returns the seed and the hyperparameters of an iteration.
         """
-        last = min(until, state.iteration + MAX_PENDING, self.spec.num_iterations)
+        last = min(until, self.spec.num_iterations)
         with jax.default_device(self.functions.device):
             for k in range(state.iteration + len(state.pending) + 1, max(last, state.iteration + 1) + 1):
                 state.train_state, state.envs, *results = program(
@@ -179,8 +178,12 @@ class ProgramRunner:
 
     def close(self) -> None:
         """See `Runner.close`."""
+        failure = sys.exception()
         try:
             jax.block_until_ready(self.last_enqueued)  # an error leaves iterations enqueued
+        except Exception:
+            if failure is None:
+                raise
         finally:
             self.env.close()
 

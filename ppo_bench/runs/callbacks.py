@@ -107,8 +107,8 @@ class Callbacks:
         return self._env
 
     @property
-    def have_others(self) -> bool:
-        """Whether a listener or other processes take part in every iteration."""
+    def wait_for_host(self) -> bool:
+        """Whether a listener or other processes wait for the host after every iteration."""
         return self._on_iteration is not None or self.process_group is not None
 
     def notify(self, rows: Sequence[tuple[RunWriter, Mapping[str, Any]]]) -> None:

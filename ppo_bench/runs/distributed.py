@@ -129,7 +129,10 @@ def build_runner(config: Config, make_runner: Any, wrap: EnvWrapper | None = Non
         runner = DistributedRunner(config, wrap)
         return runner, runner.env
     config.framework.configure_process(len(config.of_each_run()), config.tuning, config.devices_here)
-    env = make_grouped_env(config.backend, config.task)
+    groups = config.num_groups
+    env: Any = (
+        make_env(config.backend, config.task) if groups == 1 else make_grouped_env(config.backend, config.task, groups)
+    )
     try:
         env = wrap(env, SINGLE_SHARD) if wrap else env
         return make_runner(config.training_spec(env)), env

@@ -27,6 +27,9 @@ MIN_WRITE_INTERVAL_SECONDS = 0.2
 """Minimum time between two writes of rows. Iterations can be shorter, and writing the rows of many runs takes longer.
 During an evaluation the rows wait too."""
 
+LONG_ITERATION_SECONDS = 0.1
+"""Duration from which only one iteration is enqueued behind another: a run that is stopped ends after them."""
+
 
 def run_iterations(
     config: Config,
@@ -42,8 +45,8 @@ def run_iterations(
     All ranks of a training go through the same iterations; ranks other than 0 have no `writers`.
     """
     # A program may compute the next iterations while the host records this one, unless others wait for the host.
-    goes_ahead = config.framework.library == "jax" and config.backend.in_graph and not callbacks.have_others
-    checkpoint_interval, until = config.root.checkpoint.every_iterations, 0
+    goes_ahead = config.framework.library == "jax" and config.backend.in_graph and not callbacks.wait_for_host
+    checkpoint_interval, until, ahead = config.root.checkpoint.every_iterations, 0, 2
     last, batch_size, stopped = config.num_iterations, config.ppo.batch_size, False
     loop_started = time.perf_counter() - callbacks.seconds
     last_write = loop_started
@@ -57,11 +60,13 @@ def run_iterations(
         while iteration < last:
             if iteration >= until:  # else it has been running since the previous iteration ended
                 started = time.perf_counter()
-                until = next_export(config, iteration) if goes_ahead else 0
+            if goes_ahead:
+                until = max(until, min(next_export(config, iteration), iteration + ahead))
             state, reports = runner.iterate(state, until)
             iteration += 1
             now = time.perf_counter()
             _enable_garbage_collection()
+            ahead = 8 if now - started < LONG_ITERATION_SECONDS else 2  # JAX blocks a caller that enqueues more than 32
             sps, started = batch_size / (now - started), now
             _require_finite(config, [metrics for metrics, _ in reports], iteration)
             seconds = now - loop_started - callbacks.seconds

@@ -197,14 +197,14 @@ def recent_return(folder: Path) -> float | None:
 def speeds(metrics: Path, resumed_at: Sequence[int] = ()) -> tuple[float, list[float]]:
     """Steady speed of a run, and its start-up times: at first and after each row of `resumed_at`; from `metrics`.
 
-    The steady speed is that of the median iteration in environment steps per second, without the first three if there
-    are more. A start-up time is in seconds: how much longer the first three iterations after the start took than median
-    ones. It is compilation where a framework compiles.
+    The steady speed is that of the median iteration, in environment steps per second. A start-up time is in seconds:
+    how much longer the first three iterations after the start took than median ones. It is compilation where a
+    framework compiles.
     """
     rows = read_rows(metrics)
     steps = rows[0]["global_step"] / rows[0]["iteration"]  # of one iteration
     seconds = [steps / row["sps"] for row in rows]
-    usual = median(seconds[COMPILING_ITERATIONS:] or seconds)
+    usual = median(seconds)
     longer = [max(0.0, each - usual) for each in seconds]
     starts = pairwise((0, *resumed_at, len(longer)))
     return steps / usual, [sum(longer[start : min(start + COMPILING_ITERATIONS, end)]) for start, end in starts]

@@ -64,6 +64,8 @@ def _require(config: Config) -> None:
         config.require_backend()
     else:
         config.require()
+    if config.num_groups > 1:
+        raise ConfigError(f"backend.num_groups={config.num_groups}: recorded environments step together; use 1")
 
 
 def _experience(config: Config) -> dict[str, Any]:
@@ -74,7 +76,6 @@ def _experience(config: Config) -> dict[str, Any]:
         "seed": config.root.seed,
         "ppo.num_envs": ppo.num_envs,
         "ppo.num_steps": ppo.num_steps,
-        "backend.num_groups": getattr(config.backend, "num_groups", 1),  # replayed environments step together
     }
 
 
