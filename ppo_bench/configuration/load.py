@@ -118,10 +118,10 @@ def recorded_config(recorded: Mapping[str, Any], changes: Mapping[str, Any]) -> 
     Keys that are newer than the run have their defaults. Raises `ConfigError`.
     """
     values = dict(_defaults())
-    framework = {name: x for name, x in recorded["framework"].items() if name != "iterations_per_call"}  # it is gone
-    for key, value in {**recorded, "framework": framework, **changes, "tracker": {}}.items():
+    for key, value in {**recorded, **changes, "tracker": {}}.items():
         has_newer_keys = isinstance(value, Mapping) and key not in MEMBERS
         values[key] = {**(values.get(key) or {}), **value} if has_newer_keys else value
+    values["framework"] = {name: x for name, x in values["framework"].items() if name != "iterations_per_call"}  # gone
     return _checked(values, RootSchema)
 
 

@@ -204,10 +204,10 @@ def speeds(metrics: Path, resumed_at: Sequence[int] = ()) -> tuple[float, list[f
     rows = read_rows(metrics)
     steps = rows[0]["global_step"] / rows[0]["iteration"]  # of one iteration
     seconds = [steps / row["sps"] for row in rows]
-    usual = median(seconds)
-    longer = [max(0.0, each - usual) for each in seconds]
+    steady = median(row["sps"] for row in rows)
+    longer = [max(0.0, each - steps / steady) for each in seconds]
     starts = pairwise((0, *resumed_at, len(longer)))
-    return steps / usual, [sum(longer[start : min(start + COMPILING_ITERATIONS, end)]) for start, end in starts]
+    return steady, [sum(longer[start : min(start + COMPILING_ITERATIONS, end)]) for start, end in starts]
 
 
 def final_return(folders: Sequence[Path]) -> float | None:
