@@ -14,6 +14,7 @@ from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.mathematics.shards import Shard, concatenate_shards, slice_shard
 from ppo_bench.runners.array_specs import array_specs
 from ppo_bench.runners.base import TrainingSpec
+from ppo_bench.runners.episodes import join_episodes
 from ppo_bench.runners.host import EnvRollout, HostRunner, Learner
 from ppo_bench.runners.host_envs import HostEnvs
 
@@ -39,13 +40,13 @@ class EnvGroups:
 
     def reset(self, arrays: Arrays, seed: int, iteration: int) -> list[Arrays]:
         """See `Envs.reset`."""
-        return self._of_each(arrays, lambda group, own: group.reset(own, seed, iteration))
+        return self._map_groups(arrays, lambda group, own: group.reset(own, seed, iteration))
 
     def load(self, arrays: Arrays) -> list[Arrays]:
         """See `Envs.load`."""
-        return self._of_each(arrays, HostEnvs.load)
+        return self._map_groups(arrays, HostEnvs.load)
 
-    def _of_each(self, arrays: Arrays, function: Callable[[HostEnvs, Arrays], Arrays]) -> list[Arrays]:
+    def _map_groups(self, arrays: Arrays, function: Callable[[HostEnvs, Arrays], Arrays]) -> list[Arrays]:
         parts = (slice_shard(self._array_specs, arrays, shard) for shard in self._shards)
         return [function(group, own) for group, own in zip(self._groups, parts, strict=True)]
 
@@ -78,10 +79,6 @@ class EnvGroups:
         results = [group.end_rollout(*own) for group, *own in zip(self._groups, states, rollouts, strict=True)]
         states, ended = [state for state, _ in results], [result for _, result in results]
         flags = {name: np.concatenate([own.flags[name] for own in ended], 1) for name in ended[0].flags}
-        episodes = [
-            episode._replace(env=shard.first(self._num_envs) + episode.env, step=episode.step * shard.count)
-            for shard, own in zip(self._shards, ended, strict=True)
-            for episode in own.episodes
-        ]
+        episodes = join_episodes([own.episodes for own in ended], self._num_envs // len(ended))
         masked_fraction = float(np.mean([own.masked_fraction for own in ended]))
-        return states, EnvRollout(flags, sorted(episodes, key=lambda e: (e.step, e.env)), masked_fraction)
+        return states, EnvRollout(flags, episodes, masked_fraction)

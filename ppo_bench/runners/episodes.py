@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -62,6 +62,16 @@ def to_episodes(ended: FinishedEpisodes, num_envs: int) -> list[Episode]:
     """The episodes that ended in a rollout of `num_envs` environments, without what environments told."""
     columns = ((ended.steps + 1) * num_envs, ended.envs, ended.returns, ended.lengths)
     return list(map(Episode, *(column.tolist() for column in columns)))
+
+
+def join_episodes(parts: Sequence[Sequence[Episode]], num_envs: int) -> list[Episode]:
+    """Episodes of all environments in the order of their ends, from those of equal parts of `num_envs` each."""
+    joined = (
+        episode._replace(env=k * num_envs + episode.env, step=episode.step * len(parts))
+        for k, part in enumerate(parts)
+        for episode in part
+    )
+    return sorted(joined, key=lambda episode: (episode.step, episode.env))
 
 
 def accumulate_returns(

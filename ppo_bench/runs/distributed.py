@@ -24,6 +24,7 @@ from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.mathematics.shards import SINGLE_SHARD, ProcessGroup, Shard, concatenate_shards, slice_shard
 from ppo_bench.runners.array_specs import array_specs
 from ppo_bench.runners.base import Episode, Metrics, Runner, TrainingSpec
+from ppo_bench.runners.episodes import join_episodes
 from ppo_bench.tuning.cores import available_cores, cpu_affinity, shard_of_cores
 
 EnvWrapper = Callable[[VectorEnv | GraphEnv, Shard], Any]
@@ -84,11 +85,9 @@ class DistributedRunner:
                 state, metrics, own = self._local_runner.iterate(state)
             except FailedRuns as error:  # of this rank's environments: the others do not know
                 raise RunError(str(error)) from error
-        first, count = self.spec.first_env, self.spec.shard.count
-        episodes = [e._replace(env=first + e.env, step=e.step * count) for e in own]
-        together = all_gather_object(self.process_group, (metrics["masked_fraction"], episodes))
+        together = all_gather_object(self.process_group, (metrics["masked_fraction"], own))
         metrics = metrics | {"masked_fraction": float(np.mean([masked for masked, _ in together]))}
-        return state, metrics, sorted((e for _, part in together for e in part), key=lambda e: (e.step, e.env))
+        return state, metrics, join_episodes([part for _, part in together], self.spec.num_envs)
 
     def export(self, state: Any) -> Arrays:
         """See `Runner.export`."""
