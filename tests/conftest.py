@@ -6,6 +6,7 @@ import gc
 import itertools
 import shutil
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,10 +27,23 @@ if TYPE_CHECKING:
 FILES = itertools.count(1)
 """Files whose tests have ended; after every tenth their garbage is collected."""
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+BUDGET_SECONDS = 40
+"""Seconds that the fast tests of a file should take in all. A file above it is named at the end, and fails nothing."""
 jax.config.update("jax_num_cpu_devices", 2)  # so that a program of several seeds is divided on any machine
 # The folder of `framework.compile_cache` also has the programs that tests compile without a runner.
 jax.config.update("jax_compilation_cache_dir", str(Path("~/.cache/ppo_bench/jax").expanduser()))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the files whose tests took longer than `BUDGET_SECONDS`."""
+    seconds = defaultdict[str, float](float)
+    for report in itertools.chain.from_iterable(terminalreporter.stats.values()):
+        if isinstance(report, pytest.TestReport):
+            seconds[report.nodeid.partition("::")[0]] += report.duration
+    for file, spent in sorted(seconds.items(), key=lambda item: -item[1]):
+        if spent > BUDGET_SECONDS:
+            terminalreporter.write_line(f"{spent:4.0f} s, more than {BUDGET_SECONDS}: {file}")
 
 
 def pytest_sessionfinish() -> None:

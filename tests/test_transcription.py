@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -48,6 +48,9 @@ CHOICES = spaces.MultiDiscrete([3, 2, 4])
 SWITCHES = spaces.MultiBinary(3)
 FORCES = spaces.Box(-0.5, 0.5, (2,), np.float32)
 
+EAGER, JAX = ("torch_eager",), ("jax_xla",)
+BOTH = (*EAGER, *JAX)
+
 ALGORITHMS: dict[str, type[Ppo]] = {"ppo": Ppo, "rnd": Rnd}
 """The reference of each file of conf/algorithm."""
 
@@ -71,6 +74,10 @@ class Case(NamedTuple):
     """None for that of `network`'s file."""
     rules: bool = False
     algorithm: str = "ppo"
+    frameworks: Sequence[str] = EAGER
+    """torch_eager executes every case, and the other two one of each kind of program."""
+    slow: Sequence[str] = ()
+    """Frameworks whose case takes seconds and is left to `make test-slow`, as every case of torch_compile is (10 s)."""
 
     @property
     def configuration(self) -> list[str]:
@@ -96,41 +103,45 @@ CASES = {
     "bools": Case(observations=BOOLS),
     "nature_cnn": Case("nature_cnn", FRAMES),
     "nature_cnn, forces": Case("nature_cnn", FRAMES, FORCES),
-    "impala_cnn": Case("impala_cnn", COLOURS),
-    "minatar_cnn": Case("minatar_cnn", SYMBOLS),
-    "wide_mlp, rules": Case("wide_mlp", BOOLS, rules=True),
+    "impala_cnn": Case("impala_cnn", COLOURS, frameworks=BOTH, slow=JAX),
+    "minatar_cnn": Case("minatar_cnn", SYMBOLS, frameworks=BOTH),
+    "wide_mlp, rules": Case("wide_mlp", BOOLS, rules=True, frameworks=FRAMEWORKS),
     "auto, vectors": Case("auto", actions=FORCES),
-    "auto, frames": Case("auto", FRAMES),
-    "auto, screens": Case("auto", SCREEN, overrides=("ppo.num_steps=4", "ppo.update_epochs=1")),
+    "auto, frames": Case("auto", FRAMES, slow=EAGER),
+    "auto, screens": Case("auto", SCREEN, overrides=("ppo.num_steps=4", "ppo.update_epochs=1"), slow=EAGER),
     "auto, symbols": Case("auto", SYMBOLS, CHOICES),
-    "combined": Case("combined", SIGHTS, FORCES, SMALL),
-    "auto, sights": Case("auto", SIGHTS, overrides=("ppo.num_steps=4", "ppo.update_epochs=1")),
+    "combined": Case("combined", SIGHTS, FORCES, SMALL, frameworks=BOTH, slow=BOTH),
+    "auto, sights": Case("auto", SIGHTS, overrides=("ppo.num_steps=4", "ppo.update_epochs=1"), slow=EAGER),
     "limits are ends": Case(overrides=("ppo.bootstrap_truncated=false",)),
     "resets are learnt": Case(overrides=("ppo.mask_resets=false",)),
     "as CleanRL": Case(actions=FORCES, overrides=CLEANRL),
     "unclipped values": Case(overrides=("ppo.clip_vloss=false",)),
     "raw advantages": Case(overrides=("ppo.norm_adv=false",)),
     "unclipped gradients": Case(overrides=("ppo.max_grad_norm=100.0", "ppo.anneal_lr=false")),
-    "annealed": Case(overrides=ANNEALED),
-    "stopped": Case(overrides=("ppo.target_kl=0.002",)),
-    "normalized": Case(actions=FORCES, overrides=NORMALIZED),
+    "annealed": Case(overrides=ANNEALED, frameworks=BOTH),
+    "stopped": Case(overrides=("ppo.target_kl=0.002",), frameworks=BOTH),
+    "normalized": Case(actions=FORCES, overrides=NORMALIZED, frameworks=FRAMEWORKS),
     "rules": Case(rules=True),
     "rules, resets are learnt": Case(actions=CHOICES, rules=True, overrides=("ppo.mask_resets=false",)),
-    "lstm": Case("lstm", actions=FORCES, overrides=("ppo.num_minibatches=2",)),
+    "lstm": Case("lstm", actions=FORCES, overrides=("ppo.num_minibatches=2",), frameworks=BOTH),
     "lstm, as CleanRL": Case("lstm", overrides=(*CLEANRL, "ppo.num_minibatches=2")),
-    "gru": Case("gru", actions=CHOICES, overrides=("ppo.num_minibatches=2",)),
-    "lstm_cnn": Case("lstm_cnn", FRAMES, CHOICES),
-    "rnd": Case(algorithm="rnd", overrides=RND),
+    "gru": Case("gru", actions=CHOICES, overrides=("ppo.num_minibatches=2",), frameworks=BOTH, slow=JAX),
+    "lstm_cnn": Case("lstm_cnn", FRAMES, CHOICES, frameworks=FRAMEWORKS, slow=BOTH),
+    "rnd": Case(algorithm="rnd", overrides=RND, frameworks=FRAMEWORKS, slow=JAX),
     "rnd, as CleanRL": Case(algorithm="rnd", overrides=(*RND, *CLEANRL)),
-    "rnd, frames": Case("nature_cnn", FRAMES, CHOICES, RND, algorithm="rnd"),
-    "rnd, rnd_cnn": Case("rnd_cnn", FRAMES, overrides=RND, algorithm="rnd"),
-    "rnd, lstm": Case("lstm", actions=FORCES, overrides=(*RND, "ppo.num_minibatches=2"), algorithm="rnd"),
-    "trxl": Case("trxl"),
+    "rnd, frames": Case("nature_cnn", FRAMES, CHOICES, RND, algorithm="rnd", slow=EAGER),
+    "rnd, rnd_cnn": Case("rnd_cnn", FRAMES, overrides=RND, algorithm="rnd", frameworks=BOTH, slow=BOTH),
+    "rnd, lstm": Case(
+        "lstm", actions=FORCES, overrides=(*RND, "ppo.num_minibatches=2"), algorithm="rnd", frameworks=BOTH, slow=BOTH
+    ),
+    "trxl": Case("trxl", frameworks=FRAMEWORKS),
     "trxl, learned": Case(
         "trxl",
         actions=FORCES,
         overrides=("network.positions=learned",),
         reference=functools.partial(trxl, positions="learned"),
+        frameworks=BOTH,
+        slow=BOTH,
     ),
     "trxl, frames": Case(
         "trxl",
@@ -138,48 +149,9 @@ CASES = {
         CHOICES,
         overrides=("network.positions=none",),
         reference=functools.partial(trxl, positions="none"),
+        slow=EAGER,
     ),
 }
-COMBINED = ["limits are ends", "resets are learnt", "as CleanRL", "lstm, as CleanRL", "unclipped gradients"]
-COMBINED += ["bools", "nature_cnn, forces", "unclipped values", "raw advantages", "rules, resets are learnt"]
-COMBINED += [
-    "rnd, as CleanRL",
-    "rectifiers",
-    "normalised",
-    "switches",
-    "one choice",
-    "three choices",
-    "forces",
-    "bytes",
-    "rules",
-    "nature_cnn",
-    "rnd, frames",
-    "trxl, frames",
-]
-EAGER = [name for name in CASES if name.startswith("auto") or name in COMBINED]
-"""Those of which others execute every part: in PyTorch, operation by operation, alone."""
-COMPILED = ["normalized", "wide_mlp, rules", "lstm_cnn", "trxl", "rnd"]
-"""Cases of torch_compile, one for each kind of graph. It takes 10 s for each, so all are slow."""
-LONG_IN_JAX = ["impala_cnn", "gru", "rnd"]
-"""Cases that XLA compiles for long; other networks of the kind take less, or other tests compare them."""
-LONG = [
-    "combined",
-    "lstm_cnn",
-    "rnd, rnd_cnn",
-    "trxl, learned",
-    "trxl, frames",
-    "rnd, frames",
-    "rnd, lstm",
-    "auto, screens",
-    "auto, frames",
-    "auto, sights",
-]
-"""Cases of seconds whose parts others have, too."""
-
-
-def is_slow(framework: str, name: str) -> bool:
-    """Whether a case is left to `make test-slow`."""
-    return name in LONG or framework == "torch_compile" or (framework == "jax_xla" and name in LONG_IN_JAX)
 
 
 @pytest.fixture(autouse=True)
@@ -243,10 +215,10 @@ def compared(framework: str, spec: TrainingSpec, reference_for: Callable[[Arrays
 @pytest.mark.parametrize(
     ("framework", "name"),
     [
-        pytest.param(framework, name, marks=[pytest.mark.slow] * is_slow(framework, name))
+        pytest.param(framework, name, marks=[pytest.mark.slow] * (framework in (*case.slow, "torch_compile")))
         for framework in FRAMEWORKS
-        for name in CASES
-        if (name not in EAGER or framework == "torch_eager") and (name in COMPILED or framework != "torch_compile")
+        for name, case in CASES.items()
+        if framework in case.frameworks
     ],
 )
 def test_iterations_equal_a_plain_transcription(framework: str, name: str) -> None:
