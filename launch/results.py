@@ -163,8 +163,8 @@ def _chart(con: Any, file: Path, task: Sequence[str], axis: str, title: str, lab
     ways.sort(key=lambda way: (FRAMEWORKS.index(way[0]), order[way[1]], *way[2:]))
     for framework, precision, env_id in ways:
         found = con.execute(
-            f"select seed, x, value {where} and framework = ? and precision = ? and env_id = ? "
-            "and axis = ? order by seed, cell",
+            f"select x, value {where} and framework = ? and precision = ? and env_id = ? "
+            "and axis = ? order by seed, steps, cell",
             [*task, framework, precision, env_id, axis],
         ).fetchnumpy()
         x, values = (np.ma.filled(found[key].astype(float), np.nan).reshape(-1, 100) for key in ("x", "value"))

@@ -44,9 +44,8 @@ DECIDED = ("equivalent", "equivalent, though different", "different", "undecided
 
 
 class Reference(NamedTuple):
-    """A published result: a row of references.csv."""
+    """A published result of CleanRL's: a row of references.csv."""
 
-    system: str
     variant: str
     env: str
     """Id of the environment."""
@@ -64,10 +63,8 @@ def references() -> list[Reference]:
     return [Reference(*row) for row in duckdb.connect().read_csv(str(path)).fetchall()]
 
 
-def moments_of(reference: Reference) -> SampleMoments | None:
-    """Mean, standard deviation with `ddof=1`, and number of a published result; None for fewer than two seeds."""
-    if reference.seeds < 2:
-        return None
+def moments_of(reference: Reference) -> SampleMoments:
+    """Mean, standard deviation with `ddof=1`, and number of a published result's seeds."""
     std = reference.std * math.sqrt(reference.seeds / (reference.seeds - 1))
     return SampleMoments(reference.mean, std, reference.seeds)
 
@@ -102,34 +99,30 @@ class Row(NamedTuple):
     @property
     def margin(self) -> float:
         """The margin within which a difference counts as none."""
-        assert self.reference.mean is not None
         return equivalence_margin(self.reference.env, self.reference.mean, MARGIN)
 
     @property
     def endless(self) -> float:
         """Half of the 90% interval's width with endless seeds of ours, from the spread of the published ones alone."""
         theirs = moments_of(self.reference)
-        assert theirs is not None
         found = tost_of_moments(SampleMoments(theirs.mean, 0.0, 10**9), theirs, self.margin)
         return (found.high - found.low) / 2
 
 
 def verdicts(out: Path) -> list[Row]:
-    """Rows for each published result of CleanRL: one for each `Way` of its runs.
+    """Rows for each published result: one for each `Way` of its runs.
 
     A published result without runs has one row, with the verdict "not trained".
     """
     runs, found = rows_of(out), []
     for reference in references():
-        if reference.system != "CleanRL" or moments_of(reference) is None:
-            continue
         of_script = [r for r in runs if reference.variant in SCRIPTS.get(r["campaign"], [])]
         own = [r for r in of_script if _same_env(r, reference)]
         ways = sorted({_way(run) for run in own}, key=lambda way: (rank(way.framework), way))
         for way in ways:
             found.append(_beside(reference, way, np.array([r["final_return_mean"] for r in own if _way(r) == way])))
         if not ways:
-            way = Way("", "", "", reference.steps or 0, reference.env)
+            way = Way("", "", "", reference.steps, reference.env)
             found.append(Row(reference, way, 0, None, np.nan, np.nan, "not trained"))
     return found
 
@@ -154,9 +147,7 @@ def _beside(reference: Reference, way: Way, finals: np.ndarray) -> Row:
         return row._replace(verdict="other number of steps")
     if is_another_version(way.env_id, reference.env):
         return row._replace(verdict=f"another version, {way.env_id}")
-    theirs = moments_of(reference)
-    assert theirs is not None
-    tests = tost_of_moments(ours, theirs, row.margin)
+    tests = tost_of_moments(ours, moments_of(reference), row.margin)
     return row._replace(low=tests.low, high=tests.high, verdict=tests.verdict)
 
 
@@ -186,7 +177,7 @@ def table(found: Sequence[Row]) -> str:
         reference, ours = row.reference, row.ours
         difference = ""
         if np.isfinite(row.low):
-            difference = f"{ours.mean - (reference.mean or 0.0):+.2f} [{row.low:+.2f}, {row.high:+.2f}]"
+            difference = f"{ours.mean - reference.mean:+.2f} [{row.low:+.2f}, {row.high:+.2f}]"
         cells = [
             *(f"`{reference.variant}`", reference.env, f"{reference.mean:.2f} ± {reference.std:.2f}"),
             *(str(row.way), str(row.seeds), shown(ours)),

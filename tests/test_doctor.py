@@ -91,8 +91,8 @@ HIDDEN: dict[str, tuple[list[str], list[Callable[[Machine], None]], dict[str, st
         [],
         [replaced("torch", CRASH), replaced("jax", "raise RuntimeError('no backend')")],
         {
-            "CUDA in PyTorch": "torch: killed by SIGSEGV fix: pip install --force-reinstall 'ppo-bench[torch]'",
-            "CUDA in JAX": "jax: RuntimeError: no backend fix: pip install --force-reinstall 'ppo-bench[jax]'",
+            "CUDA in PyTorch": "torch: killed by SIGSEGV fix: pip install --force-reinstall torch",
+            "CUDA in JAX": "jax: RuntimeError: no backend fix: pip install --force-reinstall jax",
         },
         1,
     ),

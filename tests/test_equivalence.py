@@ -203,6 +203,7 @@ def test_leaders_restart_their_environments_when_training_does() -> None:
         ("seed=1,2", "seed: compare with one value after the other"),
         ("ppo.num_envs=4,8", "ppo.num_envs: compare with one value after the other"),
         ("env=cartpole,acrobot", "env: compare with one value after the other"),
+        ("env.kwargs={},{sutton_barto_reward:true}", "env: compare with one value after the other"),
         ("num_seeds=2", "num_seeds=2 has no meaning here"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,16 @@ def test_several_runs_are_played_one_after_the_other_as_alone(
         assert played(together) == played(evaluated(folder, "episodes=4", "framework=torch_eager"))
         means.append(together["return_mean"])
     assert last == f"{len(means)} runs: {np.mean(means):.2f} on average, std {np.std(means):.2f}"
+
+
+def test_policies_whose_folders_have_one_name_have_files_of_their_own(
+    runs: RUNS, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = runs["torch_eager"]
+    copy = shutil.copytree(run, tmp_path / "copies" / run.parent.name / run.name)
+    words = [str(run), str(copy), ON_CPU, "episodes=2", f"outputs={tmp_path / 'found'}"]
+    assert exit_code(main, words) == 0
+    assert len(list((tmp_path / "found").rglob("*.json"))) == 2
 
 
 def test_greedy_sampled_and_seeded_evaluations_differ_and_each_repeats(runs: RUNS) -> None:

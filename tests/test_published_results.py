@@ -41,7 +41,7 @@ def verdicts(docs: Path) -> list[dict[str, str]]:
 
 def test_published_data_are_whole() -> None:
     references = importlib.import_module("verdicts").references()
-    assert len(references) == 39
+    assert len(references) == 36
     assert all(reference.source.startswith("https://") for reference in references)
 
 

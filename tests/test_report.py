@@ -58,13 +58,16 @@ def test_a_sweep_becomes_a_report(sweep: Path, tmp_path: Path, capfd: pytest.Cap
 def test_charts_of_an_older_report_go_and_other_files_stay(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for env in ("acrobot", "cartpole"):
         write_run(tmp_path / "o", env)
+    write_run(tmp_path / "o", "cartpole", "jax_xla")
     assert report(capfd, tmp_path / "o", "--out", tmp_path / "r", "--png")[0] == 0
+    assert (tmp_path / "r" / "figures" / "comparisons.png").exists()
     (tmp_path / "r" / "figures" / "mine.png").touch()
-    shutil.rmtree(next((tmp_path / "o").glob("default/cartpole-*")))
+    for folder in (tmp_path / "o").glob("default/cartpole-*"):
+        shutil.rmtree(folder)
     assert report(capfd, tmp_path / "o", "--out", tmp_path / "r", "--png")[0] == 0
     names = {path.name for path in (tmp_path / "r" / "figures").iterdir()}
     assert {"learning_01_acrobot.png", "mine.png"} <= names
-    assert not [name for name in names if "cartpole" in name]
+    assert not [name for name in names if "cartpole" in name or "comparisons" in name]
 
 
 def test_a_column_with_quotes_is_drawn(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

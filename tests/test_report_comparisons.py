@@ -47,6 +47,8 @@ def test_executions_that_differ_are_told_apart(tmp_path: Path, capfd: pytest.Cap
         write_run(tmp_path / "o", "cartpole", "torch_eager", seed, sps=5_000.0, folder=folder, changes=changes)
     report(capfd, tmp_path / "o")
     assert ("cartpole", "torch_eager precision=float64", "steady_sps") in aggregates(tmp_path / "o" / "report")
+    found = read_table(tmp_path / "o" / "report" / "tables" / "runs.csv")
+    assert sorted({row["precision"] for row in found}) == ["float32", "float64"]
 
 
 def test_frameworks_on_different_backends_are_warned_of_and_their_seeds_are_no_pairs(
@@ -79,6 +81,19 @@ def test_seeds_of_one_program_are_one_measurement_of_its_speed(
     assert math.isnan(low)
     assert math.isnan(high)
     assert found["cartpole", "jax_xla", "final_return_mean"][3] == 5
+
+
+def test_speeds_of_one_run_beside_those_of_several_at_once_are_warned_of(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Whose names do not say so, if each has a framework of its own."""
+    for seed in range(1, 4):
+        write_run(tmp_path / "o", seed=seed, changes={"config.tuning": {"follow_caller": False}})
+        changes = {"config.num_seeds": 3, "config.tuning": {"follow_caller": True}}
+        write_run(tmp_path / "o", "cartpole", "jax_xla", seed, changes=changes)
+    _, _, errors = report(capfd, tmp_path / "o")
+    assert "differ in runs_at_once: 1 in 3, 3 in 3 runs: cartpole" in errors
+    assert "differ in tuning.follow_caller: False in 3, True in 3 runs: cartpole" in errors
 
 
 def test_what_ran_on_a_gpu_is_not_pooled_with_what_ran_on_a_cpu(

@@ -142,8 +142,9 @@ def _cuda(name: str, package: str, answer: Answer, gpu: bool) -> Row:
     """The row of CUDA in a package; `gpu` is whether this machine has an NVIDIA GPU."""
     needed = package in DEFAULT_RUN
     if answer.error:
-        reinstall = "pip install " + ("" if answer.error == "not installed" else "--force-reinstall ")
-        return Row(name, f"{package}: {answer.error}", f"{reinstall}'{PACKAGE}[{package}]'", needed)
+        absent = answer.error == "not installed"
+        fix = f"pip install '{PACKAGE}[{package}]'" if absent else f"pip install --force-reinstall {package}"
+        return Row(name, f"{package}: {answer.error}", fix, needed)
     built_for, devices = answer.value
     if devices:
         return Row(name, ", ".join(devices), needed=needed)

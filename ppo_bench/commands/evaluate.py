@@ -100,7 +100,7 @@ def main(arguments: list[str]) -> int:
         raise ConfigError("two of these would write the same file: evaluate them one after the other")
     means = [_evaluate(each, request) for each in every]
     if len(means) > 1 and len({each.config.task.name for each in every}) == 1:
-        print(f"{len(means)} runs: {statistics.fmean(means):.2f} on average, std {statistics.stdev(means):.2f}")
+        print(f"{len(means)} runs: {statistics.fmean(means):.2f} on average, std {statistics.pstdev(means):.2f}")
     return 0
 
 
@@ -162,10 +162,11 @@ def _file(path: Path, run_folder: Path, config: Config, request: Request) -> Pat
     for key in (key for key, is_unused in unused.items() if is_unused):  # so that names of older files stay
         del identity[key]
     elsewhere = ["elsewhere"] if request.env.kwargs else []  # such returns are not those of the trained task
-    names = (*elsewhere, path.resolve().name, config.backend.name, config.framework.name, digest(identity))
     folder = run_folder / "evaluations"
     if request.outputs is not None:
+        identity["run"] = str(run_folder.resolve())  # others may have a folder of the same name
         folder = Path(request.outputs).expanduser() / "evaluations" / run_folder.parent.name / run_folder.name
+    names = (*elsewhere, path.resolve().name, config.backend.name, config.framework.name, digest(identity))
     return folder / ("-".join(file_name(name) for name in names) + ".json")
 
 

@@ -58,17 +58,25 @@ def train(overrides: Sequence[str] = (), on_iteration: Listener | None = None) -
 
 
 def load(
-    run_dir: str | os.PathLike[str], *, greedy: bool = True, seed: int = 1, framework: str | None = None
+    run_dir: str | os.PathLike[str],
+    *,
+    greedy: bool = True,
+    seed: int = 1,
+    framework: str | None = None,
+    device: str = "auto",
 ) -> Trained:
     """The policy of a run's newest checkpoint, or of the checkpoint that `run_dir` names.
 
-    `framework` executes the policy; None is the framework that trained it. A `greedy` policy takes the most probable
-    actions, others sample them with noise from `seed`. Raises `ConfigError` if there is no such checkpoint.
+    `framework` executes the policy on `device`; None is the framework that trained it. A `greedy` policy takes the
+    most probable actions, others sample them with noise from `seed`. Raises `ConfigError` if there is no such
+    checkpoint.
     """
     if not 0 <= seed < 2**31:
         raise ConfigError(f"seed={seed}: must lie between 0 and {2**31 - 1}")
     path = checkpoint.find(Path(run_dir))
-    changes = {"framework": load_config([f"framework={framework}"]).resolved["framework"]} if framework else {}
+    changes: dict[str, Any] = {"device": device}
+    if framework:
+        changes["framework"] = load_config([f"framework={framework}"]).resolved["framework"]
     return Trained(path, load_run(checkpoint.run_of(path), changes), greedy, seed)
 
 
@@ -81,7 +89,9 @@ def results(run_dir: str | os.PathLike[str], view: str = "runs") -> DataFrame:
     require("pandas", "notebook", "a data frame")
     if view not in VIEWS:
         raise ConfigError(f"view={view}: choose one of {', '.join(VIEWS)}")
-    frame: DataFrame = open_database([os.fspath(run_dir)]).connection.execute(f"select * from {view}").df()
+    database = open_database([os.fspath(run_dir)])
+    database.print_warnings()
+    frame: DataFrame = database.connection.execute(f"select * from {view}").df()
     if view != "runs":
         return frame
     settings = type(frame)([json.loads(setting) for setting in frame.pop("setting")], index=frame.index)

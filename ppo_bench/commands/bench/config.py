@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from hydra.core.config_store import ConfigStore
 
+from ppo_bench.commands.programs import require_no_run
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.values import AT_LEAST_1
 from ppo_bench.configuration.config import Config
@@ -36,13 +37,7 @@ def load(job: list[str]) -> Config:
     if any(word.startswith("total_timesteps=") for word in job):
         raise ConfigError("total_timesteps: a bench ends after its rounds and iterations; leave it out")
     config = load_config(job, "bench")
-    root = schema(config)
+    require_no_run(config)
     if config.ppo.target_kl is not None:
         raise ConfigError(f"ppo.target_kl={config.ppo.target_kl}: a bench measures all epochs; use ppo.target_kl=null")
-    if config.root.checkpoint.load:
-        raise ConfigError("checkpoint.load: a bench measures a training from its beginning; leave it out")
-    if root.grid:
-        raise ConfigError("grid: a bench measures one set of hyperparameters; leave it out")
-    if root.num_seeds > 1:
-        raise ConfigError(f"num_seeds={root.num_seeds}: a bench measures one training; leave it out")
     return config

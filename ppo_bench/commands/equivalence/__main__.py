@@ -72,7 +72,8 @@ def _experience(config: Config) -> dict[str, Any]:
     """Values that programs must share, since one's rollouts are the others' too."""
     ppo = config.ppo
     return {
-        "env": config.task.name,
+        "env": (config.task.name, config.hashed["env"]),
+        "backend": config.backend.name,
         "seed": config.root.seed,
         "ppo.num_envs": ppo.num_envs,
         "ppo.num_steps": ppo.num_steps,

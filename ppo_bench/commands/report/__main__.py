@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ppo_bench.commands.report.analysis import analyse
-from ppo_bench.commands.report.charts import Figure, figures
+from ppo_bench.commands.report.charts import SUMMARIES, Figure, figures
 from ppo_bench.commands.report.checks import warnings
 from ppo_bench.commands.report.database import open_database
 from ppo_bench.commands.report.figures import draw
@@ -71,8 +71,9 @@ def _write(out: Path, html: str, found: Sequence[Table], drawn: Sequence[Figure]
     """Write the report to the folder `out`, over an older one. Raises `ConfigError` or `RunError`."""
     make_folder(out, "choose another folder by --out")
     try:
-        for chart in (out / "figures").glob("*_[0-9][0-9]_*.[ps][nv]g"):  # of an older report, which may have had more
-            chart.unlink()
+        for name in ("*_[0-9][0-9]_*", *SUMMARIES):  # charts of an older report, which this one may lack
+            for chart in (out / "figures").glob(f"{name}.[ps][nv]g"):
+                chart.unlink()
         (out / "tables").mkdir(exist_ok=True)
         (out / "report.html").write_text(html, encoding="utf-8")
         for table in found:

@@ -91,6 +91,10 @@ class HeatMap:
     """`[len(y), len(x)]`; NaN where nothing was trained."""
 
 
+SUMMARIES = ("returns", "heat_maps", "comparisons")
+"""Keys of the figures that exist once in a report."""
+
+
 @dataclass
 class Figure:
     """Charts side by side, with the section of the page to which they belong."""

@@ -31,7 +31,7 @@ NOT_DRAWN = (
 )
 """Columns of `metrics` without a chart under the losses."""
 ALWAYS = {
-    "metrics": ("iteration", "global_step", "wall_seconds", "sps", "episodes"),
+    "metrics": ("iteration", "global_step", "wall_seconds", "sps", "episodes", "episodic_return"),
     "episodes": ("global_step", "env", "return", "length"),
 }
 """Columns that a view of JSON lines has, even if no line has them."""

@@ -49,7 +49,7 @@ class Run:
     """Environment steps divided by training time without compilation."""
     masked_fraction: float | None = None
     resumes: int | None = None
-    """How many times the run was resumed from a checkpoint."""
+    """Number of resumptions from a checkpoint that went on to another."""
     peak_memory_bytes: int | None = None
     load_average: float | None = None
     """The machine's load average over the run's last minute; it includes the run itself."""
@@ -64,7 +64,7 @@ class Run:
     execution: dict[str, Any]
     """Framework, backend, precision, device and tuning, with dotted keys."""
     facts: dict[str, Any]
-    """Hardware, versions, precision flags, threads and commit, with dotted keys."""
+    """Hardware, versions, precision flags, threads, commit, and what speeds depend on, with dotted keys."""
     measured: dict[str, float] = field(default_factory=dict)
     """Results of the last evaluation during training, and means of `env.info` over the last 100 episodes, by name."""
 
@@ -120,7 +120,7 @@ def _run(path: Path, about: Mapping[str, Any], result: Mapping[str, Any]) -> Run
         execution["runs_at_once"] = together
     facts = flat({key: about[key] for key in ("hardware", "versions", "execution", "git_commit")})
     facts |= flat({key: about.get(key, {}) for key in ("own_code", "variables")})
-    facts["backend"] = config["backend"]["name"]
+    facts |= flat({"backend": config["backend"]["name"], "tuning": trained.get("tuning", {}), "runs_at_once": together})
     device = facts["execution.device"].removesuffix(":0")  # the actual device, not `auto`
     facts["execution.device"] = execution["device"] = device
     recorded: dict[str, Any] = {each.name: result.get(each.name) for each in fields(Run) if each.default is None}

@@ -101,7 +101,7 @@ def _group_rows(analysis: Analysis, metrics: Mapping[str, str]) -> list[tuple[An
 
 def _runs(runs: Sequence[Run]) -> tuple[Table, Table]:
     """A row for each run with the hyperparameters and facts in which runs differ, and a row for each that all share."""
-    trees = [run.setting | run.facts for run in runs]
+    trees = [run.setting | run.execution | run.facts for run in runs]
     keys = differing(trees)
     measured = sorted({name for run in runs for name in run.measured})
     rows = [

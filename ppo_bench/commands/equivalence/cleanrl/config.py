@@ -12,7 +12,7 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 
 from ppo_bench.commands.equivalence.cleanrl.scripts import SCRIPTS
-from ppo_bench.commands.equivalence.config import require_no_run
+from ppo_bench.commands.programs import require_no_run
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
