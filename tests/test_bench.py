@@ -17,7 +17,8 @@ from ppo_bench.commands.bench.phases import phases
 from ppo_bench.commands.bench.worker import Program
 from ppo_bench.commands.programs import programs
 from ppo_bench.common.cli import exit_code
-from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.errors import ConfigError, RankLostError, RunError
+from ppo_bench.common.rank_info import read_rank_info
 from ppo_bench.common.workers import RankWorkers
 from ppo_bench.runners.frameworks import Jax
 from tests.refusals import assert_one_line
@@ -82,6 +83,22 @@ def test_an_interruption_while_a_process_starts_leaves_none(monkeypatch: pytest.
     assert active_children() == []
 
 
+def fail_on_the_second_rank() -> Generator[None, None, None]:
+    rank_info = read_rank_info()
+    assert rank_info
+    if rank_info.rank == 0:
+        raise RankLostError("another process has ended")
+    yield
+    raise RunError("environment 3 returned a non-finite reward: nan")
+
+
+def test_the_reason_of_a_rank_is_raised_before_its_loss() -> None:
+    with RankWorkers("a program", 2, fail_on_the_second_rank) as workers:
+        workers.send(None)
+        with pytest.raises(RunError, match="non-finite reward"):
+            workers.receive()
+
+
 def test_programs_of_the_same_framework_are_told_apart_by_what_differs() -> None:
     words = ["env=cartpole", "precision=float32,float64", "framework=jax_xla"]
     assert list(programs(load, words)) == ["jax_xla precision=float32", "jax_xla precision=float64"]
@@ -119,8 +136,8 @@ def test_one_and_two_devices_are_measured_beside_each_other(tmp_path: Path, capf
         (["rounds=0"], "rounds=0: must be at least 1"),
         (["framework=torch_eager", "env=minatar_breakout"], "framework=torch_eager cannot step minatar-breakout of"),
         (["ppo.target_kl=0.01"], "ppo.target_kl=0.01: a bench measures all epochs; use ppo.target_kl=null"),
-        (["num_seeds=2"], "num_seeds=2: a bench measures one training; leave it out"),
-        (["checkpoint.load=there"], "checkpoint.load: a bench measures a training from its beginning; leave it out"),
+        (["num_seeds=2"], "num_seeds=2 has no meaning here: compare one seed after the other"),
+        (["tracker=tensorboard"], "tracker has no meaning here: a comparison leaves no run"),
     ],
 )
 def test_wrong_input_is_one_line(

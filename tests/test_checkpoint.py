@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import pickle
 import shutil
 from collections.abc import Callable
@@ -14,7 +15,16 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.runners.checkpoint import Checkpoint, load, load_named, load_newest, prune, run_of, save
+from ppo_bench.runners.checkpoint import (
+    Checkpoint,
+    load,
+    load_named,
+    load_newest,
+    prune,
+    remove_newer_checkpoints,
+    run_of,
+    save,
+)
 from tests.faults import Exploit
 from tests.training import flip_a_bit
 
@@ -67,6 +77,23 @@ def change_state(path: Path, **changes: object) -> None:
 def replace_by_a_file(path: Path) -> None:
     shutil.rmtree(path)
     path.touch()
+
+
+def test_a_checkpoint_whose_removal_is_interrupted_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*args: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    for remove in (lambda: remove_newer_checkpoints(tmp_path, 50, None), lambda: prune(tmp_path, keep=1)):
+        saved(tmp_path, 40, 50, 100)
+        monkeypatch.setattr(os, "unlink", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            remove()
+        monkeypatch.undo()
+        for path in tmp_path.glob("iteration_*"):
+            load(path)
+        prune(tmp_path, keep=9)
+        assert not list(tmp_path.glob(".*"))
+    assert loaded_iteration(tmp_path) == 100
 
 
 ARRAYS_DIFFER = "checksum of arrays.safetensors"

@@ -166,6 +166,7 @@ TWO = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT"
 @pytest.mark.parametrize(
     ("variables", "said"),
     [
+        (TWO | {"RANK": "-1"}, "RANK=-1: a launcher sets it to a whole number"),
         (TWO | {"RANK": "2"}, "RANK=2 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2: expected a rank below"),
         ({"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}, "set MASTER_ADDR and MASTER_PORT, too"),
     ],

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import gymnasium
 import numpy as np
 import pytest
 
+import ppo_bench
 from ppo_bench.__main__ import main
 from ppo_bench.commands.evaluate import main as evaluate
 from ppo_bench.common.cli import exit_code
@@ -89,6 +91,19 @@ def test_a_training_is_the_same_with_evaluations_and_without(tmp_path: Path) -> 
     assert arrays[1]
     for name, array in arrays[0].arrays.items():
         np.testing.assert_array_equal(array, arrays[1].arrays[name])
+
+
+def test_a_run_that_is_resumed_without_evaluations_has_no_result_of_one(tmp_path: Path) -> None:
+    def stop(run_dir: Path, row: Mapping[str, Any]) -> None:
+        if row["iteration"] == 4:
+            raise KeyboardInterrupt
+
+    words = [*SMALL, "framework=torch_eager", "backend=gymnasium", f"outputs={tmp_path}"]
+    with pytest.raises(KeyboardInterrupt):
+        ppo_bench.train([*words, *EVALUATED], on_iteration=stop)
+    (folder,) = ppo_bench.train(words)
+    assert isinstance(rows(folder)[1][GREEDY], float)
+    assert json.loads((folder / "result.json").read_text())[GREEDY] is None
 
 
 @pytest.mark.slow

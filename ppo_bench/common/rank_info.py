@@ -66,5 +66,8 @@ def set_rank_variables(rank: int, count: int, store: str) -> None:
 
 
 def _read_int(name: str, default: int) -> int:
-    """The whole number in an environment variable; `default` if it is unset or empty."""
-    return int(os.environ.get(name) or default)
+    """The number in an environment variable; `default` if it is unset or empty. Raises `ConfigError`."""
+    text = os.environ.get(name) or str(default)
+    if not text.isdecimal():
+        raise ConfigError(f"{name}={text}: a launcher sets it to a whole number")
+    return int(text)

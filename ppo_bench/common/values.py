@@ -26,8 +26,8 @@ def within(holds: Callable[[Any], object], words: str) -> dict[str, Any]:
 
 
 AT_LEAST_1 = within(lambda value: value >= 1, "must be at least 1")
-POSITIVE = within(lambda value: 0 < value < math.inf, "must be above 0")
-NOT_NEGATIVE = within(lambda value: 0 <= value < math.inf, "must not be negative")
+POSITIVE = within(lambda value: 0 < value < math.inf, "must be above 0 and finite")
+NOT_NEGATIVE = within(lambda value: 0 <= value < math.inf, "must not be negative or infinite")
 
 
 def check_ranges(values: Any, prefix: str = "") -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
-from ppo_bench.common.errors import ConfigError, RunError
+from ppo_bench.common.errors import ConfigError, RankLostError, RunError
 from ppo_bench.common.rank_info import set_rank_variables
 from ppo_bench.common.stopping import STOP_SIGNALS, defer_stop_signals
 
@@ -53,8 +53,16 @@ class RankWorkers:
 
     def receive(self) -> list[Any]:
         """Wait for the next answer of each, in order. Raises a worker's own `ConfigError` or `RunError`, and `RunError`
-        if one has ended."""
-        return [self._answer(*worker) for worker in self._workers]
+        if one has ended. The loss of a worker that others have noticed comes after its own reason."""
+        answers, lost = list[Any](), None
+        for worker in self._workers:
+            try:
+                answers.append(self._answer(*worker))
+            except RankLostError as error:
+                lost = lost or error
+        if lost:
+            raise lost
+        return answers
 
     def _answer(self, process: Any, connection: Connection) -> Any:
         try:

@@ -56,7 +56,8 @@ def save(folder: Path, iteration: int, checkpoint: Checkpoint, best: int | None 
     write_safely(aside / "arrays.safetensors", data)
     write_safely(aside / "state.json", json.dumps(state, indent=2, allow_nan=False).encode())
     sync_folder(aside)
-    shutil.rmtree(final, ignore_errors=True)
+    if final.exists():
+        _remove(final)
     aside.rename(final)
     sync_folder(folder)
     if best is not None:
@@ -101,7 +102,9 @@ def prune(folder: Path, keep: int, best: int | None = None) -> None:
     """Remove all checkpoints under `folder` except the newest `keep` and the one of iteration `best`."""
     for old in _newest_first(folder)[keep:]:
         if best is None or old != _folder_of(folder, best):
-            shutil.rmtree(old)
+            _remove(old)
+    for rest in folder.glob(".iteration_*"):  # of what a kill interrupted
+        shutil.rmtree(rest)
 
 
 def remove_newer_checkpoints(folder: Path, iteration: int, best: int | None) -> None:
@@ -111,7 +114,7 @@ def remove_newer_checkpoints(folder: Path, iteration: int, best: int | None) -> 
     """
     for path in _newest_first(folder):
         if path > _folder_of(folder, iteration):
-            shutil.rmtree(path)
+            _remove(path)
     if best is not None and exists(folder, best):
         _link(folder / "best", _folder_of(folder, best))
     elif not (folder / "best").exists():
@@ -192,6 +195,14 @@ def digest(arrays: Arrays) -> str:
 
 def _folder_of(folder: Path, iteration: int) -> Path:
     return folder / f"iteration_{iteration:08d}"
+
+
+def _remove(path: Path) -> None:
+    """Remove a checkpoint, which is renamed first, so that it is always complete or absent."""
+    aside = path.with_name(f".{path.name}.old")
+    shutil.rmtree(aside, ignore_errors=True)
+    path.rename(aside)
+    shutil.rmtree(aside)
 
 
 def _link(path: Path, target: Path) -> None:

@@ -1,6 +1,6 @@
 """A training shared by several processes (ranks), each with a part of the environments: one for each device or machine.
 
-Every rank runs the outer loop of ppo_bench/runs/train.py on its part; rank 0 alone has the run's folder.
+Every rank runs the outer loop of ppo_bench/runs/loop.py on its part; rank 0 alone has the run's folder.
 """
 
 from __future__ import annotations

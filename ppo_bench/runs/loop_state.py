@@ -30,14 +30,13 @@ class LoopState:
     best_return: float | None = None
     best_episodes: int = RECENT_EPISODES
     """Number of `recent_returns` of the best checkpoint."""
-    resumes: int = 0
-    """How many times the run was taken up again from a checkpoint."""
     resumed_at: list[int] = field(default_factory=list)
-    """The iterations after which it was: compiled programs were loaded or compiled again."""
+    """Iterations of checkpoints from which the run was resumed: compiled programs were loaded or compiled again. A
+    resumption that did not reach another checkpoint has left nothing and does not count."""
     loaded_steps: int = 0
     """Part of `global_step` that another run trained (`checkpoint.load`); the other sums are of this run alone."""
     together: int = 1
-    """Maximum number of seeds trained in one program with this one; the program's speed is shared among them."""
+    """Maximum number of runs in the program that trained this one, which share its speed; `num_seeds` in the files."""
     evaluation: dict[str, float | None] = field(default_factory=dict)
     """The latest evaluation, by column; see ppo_bench/runs/callbacks.py."""
     video_episodes: int = 0

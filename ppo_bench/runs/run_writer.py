@@ -66,7 +66,6 @@ class RunWriter:
         else:
             print_status(f"resuming {folder} after iteration {loop.iteration} of {config.num_iterations}")
             warn_of_differences(folder, made_by)
-            loop.resumes += 1
             loop.resumed_at.append(loop.iteration)
         self._metrics, self._episodes = (Rows(folder / name, mark) for name, mark in loop.marks.items())
         self._earlier_seconds = loop.wall_seconds
@@ -106,7 +105,7 @@ class RunWriter:
             self._warn_of_missing_info()
         loop.wall_seconds = self._earlier_seconds + seconds
         if None not in evaluated.values():
-            loop.evaluation = dict(evaluated) or loop.evaluation
+            loop.evaluation = dict(evaluated)
         row = _metrics_row(loop, metrics | self._std(metrics), episodes, sps) | dict(evaluated)
         ended = [_episode_row(first_step, e) for e in episodes[-EPISODE_ROWS_PER_ITERATION:]]
         self._metrics.add([row])
@@ -220,7 +219,7 @@ def _result(config: Config, loop: LoopState, folder: Path, setup_seconds: float)
         "info": {name: mean(numbers) for name, numbers in sorted(loop.recent_told.items())},
         "masked_fraction": loop.masked_steps / own_steps,
         "loaded_steps": loop.loaded_steps,
-        "resumes": loop.resumes,
+        "resumes": len(loop.resumed_at),
         "wall_seconds": loop.wall_seconds,
         "setup_seconds": setup_seconds,
         "compile_seconds": sum(compiling) if compiling else None,

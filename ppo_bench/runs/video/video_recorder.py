@@ -40,7 +40,7 @@ class VideoRecorder:
     def record(self, checkpoint: Path, episodes: int, stop: Sequence[int]) -> float:
         """Record the policy of `checkpoint`, written after `episodes`, if a video is due; the seconds taken.
 
-        Stops as soon as `stop` is not empty.
+        Stops as soon as `stop` is not empty; the resumed run does not make up for the video.
         """
         if not self._is_due or stop:
             return 0.0
