@@ -118,10 +118,13 @@ def test_every_hyperparameter_makes_another_experiment() -> None:
     """The folder's hash is that of `identity`, in which each of them is, with another value."""
     names = [field.name for field in fields(Hyperparameters)]
     values = {name: changed(CLASSIC[name]) for name in names} | {"anneal_timesteps": 4096}
-    usual, others = load_config([]), load_config([f"ppo.{name}={value}" for name, value in values.items()])
-    assert usual.run_folder != others.run_folder
+    words = [f"ppo.{name}={value}" for name, value in values.items() if name != "final_learning_rate"]
+    annealed = load_config([f"ppo.final_learning_rate={values['final_learning_rate']}"])  # it needs anneal_lr=true
+    usual, others = load_config([]), load_config(words)
+    assert len({config.run_folder for config in (usual, others, annealed)}) == 3
     for name in names:
-        assert others.identity["ppo"][name] != usual.identity["ppo"].get(name), name
+        config = annealed if name == "final_learning_rate" else others
+        assert config.identity["ppo"][name] != usual.identity["ppo"].get(name), name
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,14 @@ def in_jax(dynamics: Any, actions: np.ndarray) -> Iterator[EnvStep]:
             yield step.map(np.asarray)
 
 
+def test_constants_of_classes_go_to_the_device_too() -> None:
+    class WithTable(PortableDynamics):
+        table = np.arange(3)
+
+    assert isinstance(WithTable().with_xp(torch, torch.asarray).table, torch.Tensor)
+    assert isinstance(WithTable.table, np.ndarray)
+
+
 @pytest.mark.parametrize("library", ["torch", "jax"])
 @pytest.mark.parametrize("dynamics", ALL, ids=names)
 def test_trajectories_are_equal_to_the_last_bit(dynamics: PortableDynamics, library: str) -> None:

@@ -118,9 +118,10 @@ class WrappedBackend:
         return Doubles(EnvPoolBackend("envpool", 0).make(task))
 
 
-def test_environments_whose_step_has_no_halves_are_refused() -> None:
+@pytest.mark.parametrize("observe", [(), (0, 2)])
+def test_environments_whose_step_has_no_halves_are_refused(observe: tuple[int, ...]) -> None:
     with pytest.raises(ConfigError, match="these environments have no step_async and step_wait"):
-        make_grouped_env(WrappedBackend(), Task("x", "CartPole-v1", 4), 2)
+        make_grouped_env(WrappedBackend(), Task("x", "CartPole-v1", 4, observe=observe), 2)
 
 
 @pytest.mark.parametrize(("num_groups", "follows"), [(1, True), (2, False)])

@@ -15,6 +15,7 @@ from gymnasium.envs.registration import EnvSpec
 from ppo_bench.common.errors import RunError
 from ppo_bench.envs.base import Atari, Task
 from ppo_bench.envs.gymnasium import GymnasiumEnv
+from ppo_bench.envs.vectorized import GymVectorEnv
 from tests.test_envs import BACKENDS, refusal
 
 
@@ -117,6 +118,19 @@ def test_envpool_has_its_own_arguments_and_no_wrappers() -> None:
     assert "cannot make 'Pong-v5': Invalid game mode" in refusal(BACKENDS["envpool"], mode)
     wrapped = Task("x", "CartPole-v1", 1, wrappers=({"_target_": "gymnasium.wrappers.TimeLimit"},))
     assert "use backend=gymnasium" in refusal(BACKENDS["envpool"], wrapped)
+
+
+def test_an_environment_whose_constructor_fails_later_is_named() -> None:
+    made: list[object] = []
+
+    def build_another() -> Any:
+        made.append(None)
+        if len(made) == 3:
+            raise OSError("port 5005 is in use")
+        return gymnasium.make("CartPole-v1")
+
+    with pytest.raises(RunError, match=r"mine:Env.*port 5005 is in use"):
+        GymVectorEnv("mine:Env", build_another, 3, "sync")
 
 
 def build(trouble: Callable[[], None]) -> Any:

@@ -102,6 +102,13 @@ def test_both_modules_compute_the_same_from_one_set_of_parameters(framework: str
         np.testing.assert_allclose(one[name], other[name], rtol=1e-10, atol=1e-13)
 
 
+def test_layers_of_flax_may_have_dots_in_their_names(here: Path) -> None:
+    words = ["network=own", "network.flax=nets.FlaxDotted", "framework=jax_xla", "device=cpu", "total_timesteps=512"]
+    assert exit_code(main, [*words, "outputs=o"]) == 0
+    (file,) = here.glob("o/*/*/*/checkpoints/iteration_*/*.safetensors")
+    assert load_file(file)["params.trunk.0.kernel"].shape == (4, 8)
+
+
 @pytest.mark.slow
 def test_a_memory_is_kept_over_steps_and_cleared_between_episodes(here: Path) -> None:
     words = ["network=own", "network.torch=nets.Remembering", "device=cpu", "total_timesteps=1024"]
@@ -121,8 +128,16 @@ def test_a_memory_is_kept_over_steps_and_cleared_between_episodes(here: Path) ->
     [
         ([], "network=own: name a module"),
         (["network.torch=nets.Buffered"], "network.torch=nets.Buffered: scale is a buffer"),
-        (["network.torch=nets.Frozen"], "network.torch=nets.Frozen: value.weight is a buffer, a parameter without"),
-        (["network.torch=nets.Dropping"], "network.torch=nets.Dropping: drop is a buffer, a parameter"),
+        (["network.torch=nets.Frozen"], "network.torch=nets.Frozen: value.weight is a buffer, another tensor"),
+        (
+            ["network.torch=nets.Dropping"],
+            "nets.Dropping returns other outputs for the same observation in another batch",
+        ),
+        (
+            ["network.torch=nets.Batched"],
+            "nets.Batched returns other outputs for the same observation in another batch",
+        ),
+        (["network.torch=nets.Scaled"], "network.torch=nets.Scaled: scale is a buffer, another tensor"),
         (["network.torch=nets.FlaxPlain"], "network.torch=nets.FlaxPlain is no torch.Module"),
         (["network.torch=nets.Plain", "env.id=Pendulum-v1"], "nets.Plain raises AttributeError"),
         (["network.flax=nets.FlaxBatch", "framework=jax_xla"], "batch_stats are variables that a run does not keep"),

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from ppo_bench.__main__ import main
+from ppo_bench.algorithms.ppo import Ppo
 from ppo_bench.commands.evaluate import main as evaluate
 from ppo_bench.commands.query import main as query
 from ppo_bench.common.cli import exit_code
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import PolicyInput
 from ppo_bench.envs.dynamics.cartpole import CartPole
@@ -60,7 +62,8 @@ class Ruled(DynamicsEnv):
     masks_actions = True
 
     def reset(self, xp: Any, seeds: Sequence[int], device: Any = None) -> tuple[Any, PolicyInput]:
-        state, policy_input = super().reset(xp, seeds)
+        self._stack = xp.stack
+        state, policy_input = super().reset(xp, seeds, device)
         return state, policy_input._replace(action_mask=self._action_mask(state))
 
     def step(self, state: Any, actions: Any) -> Any:
@@ -68,7 +71,7 @@ class Ruled(DynamicsEnv):
         return state, step._replace(action_mask=self._action_mask(state))
 
     def _action_mask(self, state: Any) -> Any:
-        return jnp.stack([state.steps % 2 == 0, jnp.ones_like(state.done)], -1)
+        return self._stack([state.steps % 2 == 0, state.done | True], -1)
 
 
 def test_rules_in_a_program_are_those_on_the_host() -> None:
@@ -79,6 +82,28 @@ def test_rules_in_a_program_are_those_on_the_host() -> None:
     weight = "params.actor.0.weight"
     assert_allclose(found[weight], expected[weight], rtol=1e-8)
     assert abs(free[weight] - found[weight]).max() > 1e-5
+
+
+def test_rules_of_environments_that_pytorch_steps_are_refused() -> None:
+    runner = runner_for("torch_eager", problem_for(Ruled(CartPole(), 4), 10, SMALL))
+    with pytest.raises(ConfigError, match="they have no masks: use framework=jax_xla"):
+        runner.init(3)
+
+
+class Rated(Ppo):
+    """PPO that says which learning rate its loss was given."""
+
+    def loss(self, ops: Any, network: Any, hp: Any, *inputs: Any) -> Any:
+        total, metrics = super().loss(ops, network, hp, *inputs)
+        return total, {**metrics, "old_approx_kl": 0.0 * total + hp.learning_rate}
+
+
+@pytest.mark.parametrize("framework", ["torch_eager", "jax_xla"])
+def test_an_algorithm_sees_the_learning_rate_of_the_configuration(framework: str) -> None:
+    spec = problem_for(DynamicsEnv(CartPole(), 4), 10, [*SMALL, "precision=float64"])
+    _, rows, _ = played(runner_for(framework, replace(spec, algorithm=Rated("ppo"))), 3, 2, restart_after=9)
+    assert [row["old_approx_kl"] for row in rows] == pytest.approx([spec.ppo.learning_rate] * 2)
+    assert rows[1]["learning_rate"] == pytest.approx(0.9 * spec.ppo.learning_rate)
 
 
 # --- From the command line to the report -----------------------------------------------------------------------------

@@ -37,6 +37,21 @@ class Dropping(Plain):
         super().__init__(*spaces)
         self.drop = nn.Dropout(0.5)
 
+    def forward(self, obs):
+        return super().forward(self.drop(obs))
+
+
+class Batched(Dropping):
+    def __init__(self, *spaces):
+        super().__init__(*spaces)
+        self.drop = nn.BatchNorm1d(self.policy.in_features, track_running_stats=False)
+
+
+class Scaled(Plain):
+    def __init__(self, *spaces):
+        super().__init__(*spaces)
+        self.scale = torch.tensor(2.0)
+
 
 class NoValue(Plain):
     def forward(self, obs):
@@ -116,6 +131,13 @@ class FlaxPlain(flax.linen.Module):
     def __call__(self, obs):
         logits = flax.linen.Dense(int(self.action_space.n), name="policy")(obs)
         return logits, flax.linen.Dense(1, name="value")(obs)
+
+
+class FlaxDotted(FlaxPlain):
+    @flax.linen.compact
+    def __call__(self, obs):
+        x = flax.linen.Dense(8, name="trunk.0")(obs)
+        return flax.linen.Dense(int(self.action_space.n), name="actor.0")(x), flax.linen.Dense(1, name="critic.0")(x)
 
 
 class FlaxRemembering(FlaxPlain):

@@ -70,7 +70,7 @@ class Ppo:
         return () if hp.adaptive_kl is None else (Statistic(LEARNING_RATE_FACTOR, (), 1.0),)
 
     def warmup(self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, statistics: Tree, rollout: Tree) -> Tree:
-        """The statistics, updated by one warm-up rollout; `rollout` as in `targets`."""
+        """The statistics, updated by one warm-up rollout: `rollout` as in `targets`, without keys of noise."""
         return statistics
 
     def targets(

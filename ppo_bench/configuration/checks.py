@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass
 
 from ppo_bench.algorithms.base import VMAPPABLE_HYPERPARAMETERS, Hyperparameters
+from ppo_bench.algorithms.rnd import Rnd
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.values import check_ranges
 from ppo_bench.configuration.config import Config
@@ -19,7 +20,7 @@ def check_values(config: Config) -> None:
     for group, choice in (*choices, *trackers):
         if is_dataclass(choice):
             check_ranges(choice, f"{group}.")
-    if config.algorithm.name == "rnd" and root.env.atari and root.env.atari.frames % 3 == 0:
+    if isinstance(config.algorithm, Rnd) and root.env.atari and root.env.atari.frames % 3 == 0:
         raise ConfigError(
             f"env.atari.frames={root.env.atari.frames}: algorithm=rnd would take three grey frames for the colours of "
             "one; choose another number"
@@ -41,6 +42,8 @@ def check_values(config: Config) -> None:
             f"ppo.final_ent_coef={ppo.final_ent_coef} is reached after ppo.anneal_timesteps: say how many, "
             f"for instance {root.total_timesteps}"
         )
+    if not ppo.anneal_lr and ppo.final_learning_rate:
+        raise ConfigError(f"ppo.final_learning_rate={ppo.final_learning_rate} needs ppo.anneal_lr=true")
     for learning_rate in config.grid.get("ppo.learning_rate", [ppo.learning_rate]):
         _check_adaptive_kl(ppo, learning_rate)
     if root.total_timesteps < ppo.batch_size:
@@ -98,7 +101,7 @@ def _check_grid(config: Config) -> None:
 def _check_players(config: Config) -> None:
     """Raise `ConfigError` for what games of several players do not have, and for what they alone have."""
     root = config.root
-    if config.algorithm.name == "rnd" and root.env.atari and root.env.players > 1:
+    if isinstance(config.algorithm, Rnd) and root.env.atari and root.env.players > 1:
         raise ConfigError(
             f"algorithm=rnd learns to predict the newest frame, and {root.env.name} shows planes of its players behind "
             "the frames: use algorithm=ppo"

@@ -227,7 +227,6 @@ class Config:
             return [self]
         seeds = range(self.root.seed, self.root.seed + self.root.num_seeds)
         combinations = itertools.product(*self.grid.values())
-        self.source  # noqa: B018 (is read once, not by each)
         return [self._run(dict(zip(self.grid, values, strict=True)), s) for values in combinations for s in seeds]
 
     @property

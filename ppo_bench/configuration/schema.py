@@ -21,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from ppo_bench.algorithms.base import Hyperparameters
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.values import AT_LEAST_1, NOT_HASHED, NOT_NEGATIVE, POSITIVE, added_field, within
+from ppo_bench.common.values import AT_LEAST_1, NOT_HASHED, NOT_NEGATIVE, added_field, within
 from ppo_bench.envs.base import Atari
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.networks.own import Own
@@ -40,10 +40,10 @@ CHOICES = (
 )
 """Classes of the choices of groups, whose schemas are in the ConfigStore."""
 MEMBERS = {
-    "framework": ("runner",),
+    "framework": ("process_per_device", "runner", "policy"),
     "backend": ("name", "in_graph", "vmappable", "make"),
     "network": ("build",),
-    "algorithm": ("loss",),
+    "algorithm": ("streams", "targets", "loss", "after_update"),
     "tracker": ("open",),
 }
 """Attributes and methods that each choice of a group has to have, by group."""
@@ -55,9 +55,9 @@ def _is_inside(name: str) -> bool:
 
 
 def _can_be_recorded(value: Any) -> bool:
-    """Whether the keys of every mapping in `value` are of one type, so that they can be sorted, and numbers finite."""
+    """Whether JSON keeps `value`: the keys of every mapping are strings, and numbers are finite."""
     if isinstance(value, Mapping):
-        return len(set(map(type, value))) < 2 and all(map(_can_be_recorded, value.values()))
+        return all(isinstance(key, str) for key in value) and all(map(_can_be_recorded, value.values()))
     if isinstance(value, list | tuple):
         return all(map(_can_be_recorded, value))
     return not isinstance(value, float) or math.isfinite(value)
@@ -66,10 +66,11 @@ def _can_be_recorded(value: Any) -> bool:
 SEED = within(lambda value: 0 <= value < 2**31, f"must lie between 0 and {2**31 - 1}")
 PRECISION = within(lambda value: value in PRECISIONS, f"choose one of {', '.join(PRECISIONS)}")
 DEVICE = within(lambda value: re.fullmatch(r"auto|cpu|cuda(:\d+)?", value), "choose auto, cpu, cuda or cuda:<i>")
+TIMEOUT = within(lambda value: 0 < value <= 10**6, "must be above 0 and at most 1_000_000")
 NOT_EMPTY = within(lambda value: value.strip() != "", "must not be empty")
 FOLDER = within(lambda value: value.strip() != "", "must name a folder")
 INSIDE = within(_is_inside, "must be a relative path without '..' or hidden folders, where no command finds runs")
-RECORDABLE = within(_can_be_recorded, "the keys of a mapping must be all names, or all numbers, and numbers finite")
+RECORDABLE = within(_can_be_recorded, "run.json records it: keys of a mapping must be names, and numbers finite")
 
 
 @dataclass
@@ -127,7 +128,7 @@ class RootSchema:
     precision: str = field(metadata=PRECISION)
     device: str = field(metadata=DEVICE)
     devices: int = field(metadata=NOT_HASHED | AT_LEAST_1)
-    collective_timeout_seconds: float = field(metadata=NOT_HASHED | POSITIVE)
+    collective_timeout_seconds: float = field(metadata=NOT_HASHED | TIMEOUT)
     rerun: bool = field(metadata=NOT_HASHED)
     outputs: str = field(metadata=NOT_HASHED | FOLDER)
     checkpoint: CheckpointSchema

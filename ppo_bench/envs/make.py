@@ -33,7 +33,8 @@ def select_observations(env: Any, task: Task) -> Any:
         )
     space = spaces.Box(space.low[chosen], space.high[chosen], dtype=space.dtype)
     if not isinstance(env, GraphEnv):
-        return _SelectedVectorEnv(env, space, chosen)
+        selected = _SelectedAsyncVectorEnv if hasattr(env, "step_async") else _SelectedVectorEnv
+        return selected(env, space, chosen)
     if env.components is None:
         env.close()
         raise ConfigError(f"env.observe={chosen}: components of {task.id} cannot be selected on its backend")
@@ -58,6 +59,13 @@ class _SelectedVectorEnv(VectorEnvWrapper):
         """See `VectorEnv.step`."""
         return self._select(self._env.step(actions))
 
+    def _select(self, step: EnvStep) -> EnvStep:
+        return step._replace(obs=step.obs[:, self._components])
+
+
+class _SelectedAsyncVectorEnv(_SelectedVectorEnv):
+    """The same of environments that have the halves of a step."""
+
     def step_async(self, actions: np.ndarray) -> None:
         """See `VectorEnv`."""
         self._env.step_async(actions)
@@ -65,6 +73,3 @@ class _SelectedVectorEnv(VectorEnvWrapper):
     def step_wait(self) -> EnvStep:
         """See `VectorEnv`."""
         return self._select(self._env.step_wait())
-
-    def _select(self, step: EnvStep) -> EnvStep:
-        return step._replace(obs=step.obs[:, self._components])

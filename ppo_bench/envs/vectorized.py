@@ -46,6 +46,10 @@ class GymVectorEnv:
             raise RunError(f"a worker process of {env_id} has ended as it began") from error
         except RuntimeError as error:
             raise ConfigError(f"{env_id}: {one_line(error)}") from error
+        except (ConfigError, RunError):
+            raise
+        except Exception as error:
+            raise as_run_error(env_id, error) from error
 
     def reset(self, seeds: Sequence[int]) -> tuple[Any, dict[str, Any]]:
         """Restart all environments, with one seed each; observations and infos as in gymnasium."""

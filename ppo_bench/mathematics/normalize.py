@@ -1,7 +1,8 @@
 """Running normalisation of observations and rewards, over any of NumPy, PyTorch and JAX.
 
 Functions take state and return new state. Statistics start as in gymnasium's wrappers: mean 0, variance 1, count 1e-4.
-Observation statistics include every observation, also the final one of an episode, as gymnasium's do. Return
+Observation statistics include every observation, also the final one of an episode, as gymnasium's do; environments
+that reset in the same step (`backend=tensors`) do not show it. Return
 statistics leave out the steps that only reset an environment. Keep statistics in float64 where the device has it: in
 float32 a count of 2^24 no longer grows when 1 is added. Sources: Huang et al. 2022, "The 37 Implementation Details of
 PPO", continuous details 5 to 8; Chan et al. 1979 for the parallel update.

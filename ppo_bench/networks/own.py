@@ -156,27 +156,45 @@ class OwnSpec(NetworkSpec):
                 )
             module.flax.translate_params(module.torch.initial_params(0), dict(module.names))
         self._require_outputs(getattr(module, library), library)
+        if library == "torch" and module.torch:
+            self._require_independent_rows(module.torch)
 
     def _require_outputs(self, module: TorchModule | FlaxModule, library: str) -> None:
         """Raise `ConfigError` if `module` returns something else than docs/own-modules.md says for two observations."""
-        function = self.module.function(library)
-        carry = {name: np.zeros((2, *shape), np.float32) for name, shape in module.carry.items()}
-        inputs = np.zeros((2, *self.observation_shape), np.float32), *((carry, np.ones(2, np.float32)) if carry else ())
-        with as_config_error(module.setting):
-            outputs = module.try_out(function, self.initial_params(0), *inputs)
+        outputs = self._try_out(module, library, np.zeros((2, *self.observation_shape), np.float32))
         shapes = [tuple(getattr(output, "shape", ())) for output in outputs] if isinstance(outputs, tuple) else []
-        size = self.actions.action_dim
+        size, carry = self.actions.action_dim, module.carry
         if not self.parameters or not module.shapes:
             raise ConfigError(f"{module.setting} has no parameters to train")
         if carry and len(shapes) == 3:
             is_dict, kind = isinstance(outputs[2], dict), type(outputs[2]).__name__
             after = {name: tuple(np.shape(x)) for name, x in outputs[2].items()} if is_dict else kind
-            if after != (before := {name: x.shape for name, x in carry.items()}):
+            if after != (before := {name: (2, *shape) for name, shape in carry.items()}):
                 raise ConfigError(f"{module.setting} returns the carry {after} for two observations: expected {before}")
         if len(shapes) != 2 + bool(carry) or shapes[0] != (2, size) or shapes[1] not in ((2,), (2, 1)):
             returned = f"arrays of shapes {shapes}" if shapes else type(outputs).__name__
             expected = f"({'logits' if self.discrete else 'mean'} [2, {size}], value [2]{', carry' if carry else ''})"
             raise ConfigError(f"{module.setting} returns {returned} for two observations: expected {expected}")
+
+    def _require_independent_rows(self, module: TorchModule) -> None:
+        """Raise `ConfigError` if the outputs for an observation depend on chance, or on the others of its batch."""
+        batches = np.random.default_rng(0).random((2, 2, *self.observation_shape), np.float32)
+        batches[1, 0] = batches[0, 0]
+        found = [self._try_out(module, "torch", obs)[:2] for obs in batches]
+        if not all(
+            np.allclose(one[0], other[0], 1e-4, 1e-5, equal_nan=True) for one, other in zip(*found, strict=True)
+        ):
+            raise ConfigError(
+                f"{module.setting} returns other outputs for the same observation in another batch: leave out dropout, "
+                "and normalisation over the batch"
+            )
+
+    def _try_out(self, module: TorchModule | FlaxModule, library: str, obs: np.ndarray) -> Any:
+        """What `module` returns for `obs [2, ...]` and a carry of zeros. Raises `ConfigError` for what it raises."""
+        carry = {name: np.zeros((2, *shape), np.float32) for name, shape in module.carry.items()}
+        carry_inputs = (carry, np.ones(2, np.float32)) if carry else ()
+        with as_config_error(module.setting):
+            return module.try_out(self.module.function(library), self.initial_params(0), obs, *carry_inputs)
 
     def initial_params(self, seed: int) -> Arrays:
         """See `NetworkSpec.initial_params`: the values that the module's constructor gives its parameters."""

@@ -55,6 +55,7 @@ class TorchModule(UserModule):
     def __init__(self, target: str, spaces: tuple[Any, Any]) -> None:
         """`target` names the class. Raises `ConfigError` if a checkpoint would lack a part of the module's state."""
         super().__init__(target, spaces)
+        import torch
         from torch.nn.parameter import is_lazy
 
         if any(map(is_lazy, self._module.parameters())):
@@ -62,10 +63,11 @@ class TorchModule(UserModule):
         self.shapes = {name: tuple(each.shape) for name, each in self._module.named_parameters()}
         apart = [name for name, _ in self._module.named_buffers()]
         apart += [name for name, each in self._module.named_parameters() if not each.requires_grad]
-        apart += [name for name, each in self._module.named_modules() if "Dropout" in type(each).__name__]
+        for name, each in self._module.named_modules():
+            apart += [f"{name}.{key}".lstrip(".") for key, value in vars(each).items() if torch.is_tensor(value)]
         if apart:
             raise ConfigError(
-                f"{self.setting}: {apart[0]} is a buffer, a parameter without gradient, or dropout, which a "
+                f"{self.setting}: {apart[0]} is a buffer, another tensor, or a parameter without gradient, which a "
                 "run does not keep; compute constants in forward"
             )
 
@@ -107,11 +109,16 @@ class FlaxModule(UserModule):
     @cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of the parameters by name, as in `Dense_0.kernel`."""
+        return {".".join(path): shape for path, shape in self._shapes_by_path.items()}
+
+    @cached_property
+    def _shapes_by_path(self) -> dict[tuple[str, ...], tuple[int, ...]]:
+        """Shapes of the parameters by the names of their layers, which may have dots."""
         import jax
 
-        return {name: tuple(x.shape) for name, x in jax.eval_shape(lambda: self._draw_params(0)).items()}
+        return {path: tuple(x.shape) for path, x in jax.eval_shape(lambda: self._draw_params(0)).items()}
 
-    def _draw_params(self, seed: int) -> dict[str, Any]:
+    def _draw_params(self, seed: int) -> dict[tuple[str, ...], Any]:
         import jax
         import jax.numpy as jnp
         from flax.traverse_util import flatten_dict
@@ -125,12 +132,12 @@ class FlaxModule(UserModule):
             variables = self._module.init(jax.random.key(seed), observation, *carry_inputs)
         if apart := set(variables) - {"params"}:
             raise ConfigError(f"{self.setting}: {apart.pop()} are variables that a run does not keep")
-        params: dict[str, Any] = flatten_dict(variables["params"], sep=".")
+        params: dict[tuple[str, ...], Any] = flatten_dict(variables["params"])
         return params
 
     def initial_params(self, seed: int) -> Arrays:
         """Initial parameters by name."""
-        return {name: np.asarray(x) for name, x in self._draw_params(seed).items()}
+        return {".".join(path): np.asarray(x) for path, x in self._draw_params(seed).items()}
 
     def translate_params(self, params: Tree, names: Mapping[str, str]) -> Tree:
         """The parameters of a PyTorch module as this module's; `names` are theirs by its own.
@@ -158,7 +165,7 @@ class FlaxModule(UserModule):
         """What the module's `__call__` returns, computed with `params`."""
         from flax.traverse_util import unflatten_dict
 
-        own = {tuple(name.split(".")): params[name] for name in self.shapes}
+        own = {path: params[".".join(path)] for path in self._shapes_by_path}
         return self._module.apply({"params": unflatten_dict(own)}, *inputs)
 
     def try_out(self, function: Callable[..., Any], *inputs: Any) -> Any:

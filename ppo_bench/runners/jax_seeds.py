@@ -53,7 +53,7 @@ class JaxSeedsRunner:
         self._runner.enqueue_iterations(state, until, program, arguments)
         state.iteration += 1
         pending = jax.device_get(state.pending.pop(0))
-        learning_rates = [one["learning_rate"] for one in self._hyperparameters(state, state.iteration)]
+        learning_rates = [one["scheduled_learning_rate"] for one in self._hyperparameters(state, state.iteration)]
         state.totals, measured = collect_reports(self._runner.spec, learning_rates, pending, state.totals)
         return state, measured
 
@@ -62,7 +62,8 @@ class JaxSeedsRunner:
         spec, runs = self._runner.spec, len(state.seeds)
         pairs = zip(self._grid_values or [{}] * runs, self._ppo_by_run or [spec.ppo] * runs, strict=True)
         return [
-            {**values, "learning_rate": hp.learning_rate_of(iteration, spec.num_iterations)} for values, hp in pairs
+            {**values, "scheduled_learning_rate": hp.learning_rate_of(iteration, spec.num_iterations)}
+            for values, hp in pairs
         ]
 
     def _vmapped_program(self, one: Callable[..., Any], num_seeds: int) -> Callable[..., Any]:

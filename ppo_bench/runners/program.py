@@ -53,13 +53,15 @@ def iterate(
     """Run an iteration; the returned metrics are all but `learning_rate` and `masked_fraction`.
 
     `seed` and `iteration`, which counts from 1, are scalars. `hyperparameters` are those that are arguments of the
-    program: the learning rate of this iteration, and others.
+    program: the values of a grid, and `scheduled_learning_rate`, that of this iteration.
     """
-    functions = functions.with_hyperparameters(hyperparameters)
+    values = dict(hyperparameters)
+    learning_rate = values.pop("scheduled_learning_rate")
+    functions = functions.with_hyperparameters(values)
     noise = functions.action_noise(seed, iteration)
     envs, buffer, flags, rollout_rewards = _collect(functions, train_state.arrays, envs, noise)
     train_state, batch, measured = functions.targets(train_state, buffer, flags, seed, iteration)
-    train_state, losses = functions.update(train_state, batch, seed, iteration, hyperparameters["learning_rate"])
+    train_state, losses = functions.update(train_state, batch, seed, iteration, learning_rate)
     return train_state, envs, rollout_rewards, {**losses, **measured}
 
 

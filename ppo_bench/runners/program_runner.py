@@ -112,7 +112,7 @@ class ProgramRunner:
                 state.pending.append(tuple(results))
 
     def _hyperparameters(self, iteration: int) -> Tree:
-        return {"learning_rate": np.array(self._learning_rate(iteration), self.functions.dtype)}
+        return {"scheduled_learning_rate": np.array(self._learning_rate(iteration), self.functions.dtype)}
 
     def _learning_rate(self, iteration: int) -> float:
         return self.spec.ppo.learning_rate_of(iteration, self.spec.num_iterations)

@@ -89,6 +89,11 @@ class TorchEnvs:
     def _reset_state(self, arrays: Arrays, seed: int, iteration: int) -> TorchEnvState:
         device = self._learner.device
         state, policy_input = self._env.reset(torch, self._spec.env_seeds(seed, iteration), device=device)
+        if not isinstance(state, EnvState) or (policy_input.action_mask, policy_input.policy_mask) != (None, None):
+            raise ConfigError(
+                "PyTorch steps environments on the device if their state is an EnvState and they have no masks: use "
+                "framework=jax_xla"
+            )
         numbers = default_arrays(env_array_specs(self._spec))
         numbers |= {
             each.name: arrays[each.name] for each in normalization_array_specs(self._env.observation_space.shape)

@@ -63,7 +63,8 @@ class PortableDynamics:
         """A copy that computes with `xp`, and whose constants, attributes that are NumPy arrays, are
         `to_device(array)`."""
         other = copy.copy(self)
-        for name, value in vars(self).items():
+        of_classes = {name: value for cls in reversed(type(self).__mro__) for name, value in vars(cls).items()}
+        for name, value in (of_classes | vars(self)).items():
             if isinstance(value, np.ndarray):
                 setattr(other, name, to_device(value))
         other.xp = xp
