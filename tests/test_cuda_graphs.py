@@ -14,8 +14,8 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runners.cuda_graphs import WARM_UP_CALLS, GraphedCallable
+from ppo_bench.runners.env_groups import host_runner
 from ppo_bench.runners.host import HostRunner
-from ppo_bench.runners.host_envs import HostEnvs
 from ppo_bench.runners.torch import CudaGraphs, TorchLearner
 from tests.runners import problem_for, relative_distance
 from tests.scenes import RandomScenes, Recorder
@@ -62,7 +62,7 @@ def runner_on_gpu(framework: str, cuda_graphs: CudaGraphs, env: Recorder, *overr
     """Compiled (`torch_compile`) or not, recorded or not."""
     spec = dataclasses.replace(problem_for(env, 10, ["ppo.num_steps=32", *overrides]), device="cuda")
     if framework == "torch_eager":
-        return HostRunner(spec, HostEnvs(spec), TorchLearner(spec, None, cuda_graphs=cuda_graphs))
+        return host_runner(spec, TorchLearner(spec, None, cuda_graphs=cuda_graphs))
     option = f"framework.cudagraphs={str(cuda_graphs).lower()}"
     runner = load_config([f"framework={framework}", option, "backend=gymnasium"]).framework.runner(spec)
     assert isinstance(runner, HostRunner)

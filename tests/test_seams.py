@@ -86,7 +86,7 @@ def test_rules_in_a_program_are_those_on_the_host() -> None:
 
 def test_rules_of_environments_that_pytorch_steps_are_refused() -> None:
     runner = runner_for("torch_eager", problem_for(Ruled(CartPole(), 4), 10, SMALL))
-    with pytest.raises(ConfigError, match="they have no masks: use framework=jax_xla"):
+    with pytest.raises(ConfigError, match="that have no masks: use framework=jax_xla"):
         runner.init(3)
 
 

@@ -233,7 +233,7 @@ def test_a_gpu_can_record_the_policy_and_the_values_of_final_observations(case: 
     for name in ("_policy", "_values"):
         setattr(learner, name, Checked(getattr(learner, name)))
     stepped = SameStepEnvs(spec(), learner)
-    found, metrics, _ = played(HostRunner(spec(), stepped, learner, lambda _: stepped.rollout), 3, 2, 1)
+    found, metrics, _ = played(HostRunner(spec(), stepped, learner, stepped.rollout), 3, 2, 1)
     assert metrics == expected_rows
     assert all(np.array_equal(found[name], expected[name]) for name in expected)
     assert learner._policy.calls == 34

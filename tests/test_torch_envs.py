@@ -22,7 +22,7 @@ from ppo_bench.runners import torch as torch_runner
 from ppo_bench.runners import torch_envs
 from ppo_bench.runners.array_specs import normalization_array_specs
 from ppo_bench.runners.base import Episode, Metrics
-from ppo_bench.runners.host import HostRunner
+from ppo_bench.runners.host import HostRunner, step_by_step
 from ppo_bench.runners.torch_envs import TorchEnvs
 from tests.runners import played, problem_for, runner_for
 from tests.test_recordable import Checked, Recording
@@ -146,7 +146,9 @@ def test_a_rollout_that_is_recorded_is_the_same(case: str, monkeypatch: pytest.M
     spec = config.training_spec(make_env(config.backend, config.task))
     learner = torch_runner.TorchLearner(spec, None)
     learner.uses_cuda_graphs = True
-    runner = HostRunner(spec, TorchEnvs(spec, learner), learner, torch_envs.GraphedRollout)
+    envs = TorchEnvs(spec, learner)
+    graphed = torch_envs.GraphedRollout(step_by_step(learner, envs, spec.ppo.num_steps))
+    runner = HostRunner(spec, envs, learner, graphed)
     found, _, finished = played(runner, 3, 2, restart_after=1)
     assert finished == expected_episodes
     assert all(np.array_equal(found[name], expected[name]) for name in expected)

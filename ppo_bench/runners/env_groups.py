@@ -15,16 +15,17 @@ from ppo_bench.mathematics.shards import Shard, concatenate_shards, slice_shard
 from ppo_bench.runners.array_specs import array_specs
 from ppo_bench.runners.base import TrainingSpec
 from ppo_bench.runners.episodes import join_episodes
-from ppo_bench.runners.host import EnvRollout, HostRunner, Learner
+from ppo_bench.runners.host import EnvRollout, HostRunner, Learner, step_by_step
 from ppo_bench.runners.host_envs import HostEnvs
 
 
 def host_runner(spec: TrainingSpec, learner: Learner[Any]) -> HostRunner:
     """The runner of environments on the host."""
     if not isinstance(spec.env, GroupedVectorEnv):
-        return HostRunner(spec, HostEnvs(spec), learner)
-    groups: Any = EnvGroups(spec, spec.env.groups, learner)  # it steps in a rollout of its own
-    return HostRunner(spec, groups, learner, lambda _: groups.rollout)
+        envs = HostEnvs(spec)
+        return HostRunner(spec, envs, learner, step_by_step(learner, envs, spec.ppo.num_steps))
+    groups = EnvGroups(spec, spec.env.groups, learner)
+    return HostRunner(spec, groups, learner, groups.rollout)
 
 
 class EnvGroups:
@@ -61,7 +62,7 @@ class EnvGroups:
                 stack.callback(group.close)
 
     def rollout(self, learner: Any, states: list[Arrays]) -> tuple[Any, list[Arrays], list[Arrays]]:
-        """See `HostRunner._rollout`: each group steps while the policy acts for the others."""
+        """A `RolloutFunction`: each group steps while the policy acts for the others."""
         parts = self._learner.split(learner, self._shards)
         begun = [group.begin_rollout(state) for group, state in zip(self._groups, states, strict=True)]
         states, rollouts = [state for state, _ in begun], [rollout for _, rollout in begun]

@@ -22,7 +22,7 @@ from ppo_bench.mathematics.shards import ProcessGroup
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.runners.base import Policy, Runner, TrainingSpec
 from ppo_bench.runners.env_groups import host_runner
-from ppo_bench.runners.host import HostRunner
+from ppo_bench.runners.host import HostRunner, step_by_step
 from ppo_bench.tuning.cores import num_available_cores
 from ppo_bench.tuning.idle_threads import let_idle_threads_sleep
 from ppo_bench.tuning.machine import cxx_compiler, share_gpu_memory
@@ -82,15 +82,12 @@ class Torch:
             from ppo_bench.runners.same_step_envs import SameStepEnvs
 
             stepped = SameStepEnvs(spec, learner)
-            return HostRunner(spec, stepped, learner, lambda _: stepped.rollout)
+            return HostRunner(spec, stepped, learner, stepped.rollout)
         from ppo_bench.runners.torch_envs import GraphedRollout, TorchEnvs
 
         envs = TorchEnvs(spec, learner)
-        return (
-            HostRunner(spec, envs, learner, GraphedRollout)
-            if learner.uses_cuda_graphs
-            else HostRunner(spec, envs, learner)
-        )
+        rollout = step_by_step(learner, envs, spec.ppo.num_steps)
+        return HostRunner(spec, envs, learner, GraphedRollout(rollout) if learner.uses_cuda_graphs else rollout)
 
     def init_process_group(self, rank_info: RankInfo, timeout_seconds: float) -> ProcessGroup:
         """The processes of a training, when all of them have joined.

@@ -27,7 +27,8 @@ from ppo_bench.runners.base import Episode, Metrics, TrainingSpec
 
 State = TypeVar("State")
 RolloutFunction = Callable[[Any, Any], tuple[Any, Any, Any]]
-"""See `HostRunner._rollout`."""
+"""Runs `num_steps` steps from the states of learner and environments, and evaluates the final observations. Returns
+both states and the arrays of the rollout."""
 
 
 class EnvRollout(NamedTuple):
@@ -57,6 +58,13 @@ class Envs(Protocol[State]):
     def close(self) -> None:
         """Close the environments."""
 
+    def end_rollout(self, state: State, rollout: Any) -> tuple[State, EnvRollout]:
+        """State after a rollout, and its result."""
+
+
+class StepEnvs(Envs[State], Protocol[State]):
+    """Environments that step together."""
+
     def policy_input(self, state: State) -> PolicyInput:
         """Inputs of the policy for the next step."""
 
@@ -65,9 +73,6 @@ class Envs(Protocol[State]):
 
     def step(self, state: State, rollout: Any, t: int, actions: Any) -> tuple[State, Any]:
         """Step the environments, and write rewards and flags to row `t` of the rollout."""
-
-    def end_rollout(self, state: State, rollout: Any) -> tuple[State, EnvRollout]:
-        """State after a rollout, and its result."""
 
 
 class Learner(Protocol[State]):
@@ -121,6 +126,20 @@ class Learner(Protocol[State]):
         """
 
 
+def step_by_step(learner: Learner[Any], envs: StepEnvs[Any], num_steps: int) -> RolloutFunction:
+    """The `RolloutFunction` in which the policy acts, then all environments step."""
+
+    def run_rollout(learner_state: Any, env_state: Any) -> tuple[Any, Any, Any]:
+        env_state, rollout = envs.begin_rollout(env_state)
+        for t in range(num_steps):
+            learner_state, actions = learner.act(learner_state, t, envs.policy_input(env_state))
+            env_state, rollout = envs.step(env_state, rollout, t, actions)
+        learner_state, _ = learner.act(learner_state, num_steps, envs.policy_input(env_state))
+        return learner_state, env_state, rollout
+
+    return run_rollout
+
+
 @dataclass
 class HostState:
     """State of a training between two iterations."""
@@ -141,10 +160,9 @@ class HostRunner:
         spec: TrainingSpec,
         envs: Envs[Any],
         learner: Learner[Any],
-        capture: Callable[[RolloutFunction], RolloutFunction] | None = None,
+        rollout: RolloutFunction,
     ) -> None:
-        """`capture` transforms the function that runs a rollout, for example to a CUDA graph."""
-        self._run_rollout: RolloutFunction = capture(self._rollout) if capture else self._rollout
+        self._rollout = rollout
         self._spec, self._ppo = spec, spec.ppo
         self._envs, self._learner = envs, learner
         self._array_specs = array_specs(spec)
@@ -169,17 +187,8 @@ class HostRunner:
         """
         learner = self._learner.begin_rollout(state.learner, state.seed, iteration)
         with self._learner.acting_context():
-            learner, envs, rollout = self._run_rollout(learner, state.envs)
+            learner, envs, rollout = self._rollout(learner, state.envs)
         return learner, *self._envs.end_rollout(envs, rollout)
-
-    def _rollout(self, learner: Any, envs: Any) -> tuple[Any, Any, Any]:
-        """Run `num_steps` steps. Returns the learner's state, the environments' state and the arrays of the rollout."""
-        envs, rollout = self._envs.begin_rollout(envs)
-        for t in range(self._ppo.num_steps):
-            learner, actions = self._learner.act(learner, t, self._envs.policy_input(envs))
-            envs, rollout = self._envs.step(envs, rollout, t, actions)
-        learner, _ = self._learner.act(learner, self._ppo.num_steps, self._envs.policy_input(envs))
-        return learner, envs, rollout
 
     # --- Initialising, exporting and restoring ------------------------------------------------------------------------
 

@@ -79,7 +79,10 @@ class TorchEnvs:
     def reset(self, arrays: Arrays, seed: int, iteration: int) -> TorchEnvState:
         """See `Envs.reset`."""
         with torch.inference_mode(not self._learner.uses_cuda_graphs):  # compiled functions distinguish such tensors
-            state = self._reset_state(arrays, seed, iteration).copy()
+            state = self._reset_state(arrays, seed, iteration)
+            if not isinstance(state.state, EnvState):
+                raise ConfigError("PyTorch steps environments on the device whose state is an EnvState: use jax_xla")
+            state = state.copy()
         if self._learner.uses_cuda_graphs:
             self._recorded = self._recorded or state
             self._recorded.overwrite(state)
@@ -89,11 +92,8 @@ class TorchEnvs:
     def _reset_state(self, arrays: Arrays, seed: int, iteration: int) -> TorchEnvState:
         device = self._learner.device
         state, policy_input = self._env.reset(torch, self._spec.env_seeds(seed, iteration), device=device)
-        if not isinstance(state, EnvState) or (policy_input.action_mask, policy_input.policy_mask) != (None, None):
-            raise ConfigError(
-                "PyTorch steps environments on the device if their state is an EnvState and they have no masks: use "
-                "framework=jax_xla"
-            )
+        if policy_input.action_mask is not None or policy_input.policy_mask is not None:
+            raise ConfigError("PyTorch steps environments on the device that have no masks: use framework=jax_xla")
         numbers = default_arrays(env_array_specs(self._spec))
         numbers |= {
             each.name: arrays[each.name] for each in normalization_array_specs(self._env.observation_space.shape)
@@ -148,8 +148,7 @@ class TorchEnvs:
 
 
 class GraphedRollout:
-    """The function that runs a rollout, as a CUDA graph that is replayed by one launch; `RolloutFunction` of
-    `HostRunner`."""
+    """The function that runs a rollout, as a CUDA graph that is replayed by one launch: a `RolloutFunction`."""
 
     def __init__(self, rollout: RolloutFunction) -> None:
         self._rollout = rollout
@@ -158,7 +157,7 @@ class GraphedRollout:
         )
 
     def __call__(self, learner: Any, envs: Any) -> tuple[Any, Any, Any]:
-        """See `HostRunner._rollout`; both states keep their tensors."""
+        """See `RolloutFunction`; both states keep their tensors."""
         return learner, envs, self._graph((learner, envs))
 
     def _run_in_place(self, fixed: Any) -> Tensors:
