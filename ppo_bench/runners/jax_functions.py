@@ -129,10 +129,10 @@ class JaxFunctions:
 
     def action_noise(self, seed: jax.Array, iteration: jax.Array) -> jax.Array:
         """See `UpdateFunctions.action_noise`; `seed` and `iteration` are scalars."""
-        num_envs = self.ppo.num_envs // self.devices.count
+        num_envs = self.update_functions.num_envs
         sizes = (self.ppo.num_steps + 1, num_envs, self.network.actions.action_dim)
         steps, envs, lanes = (jnp.arange(n, dtype=jnp.int32) for n in sizes)
-        envs = envs + self.devices.index() * num_envs
+        envs = envs + self._first_row
         noise_of_iteration: jax.Array = self.update_functions.action_noise(
             seed[None], iteration[None], steps, envs, lanes, self.dtype
         )

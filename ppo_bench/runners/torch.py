@@ -100,7 +100,6 @@ class TorchLearner:
         values: Callable[..., Tensor] = functools.partial(_values, self._update_functions)
         values = compiled(values) if on_gpu else values
         self._values: Callable[..., Any] = GraphedCallable(values) if recorded_alone else values
-        first_row = spec.shard.index * spec.num_envs
         self._steps, self._env_ids, self._lanes, epochs, samples, self._first_row = (
             torch.from_numpy(np.asarray(numbers, np.int32)).to(self.device)
             for numbers in (
@@ -108,8 +107,8 @@ class TorchLearner:
                 spec.first_env + np.arange(spec.num_envs),
                 np.arange(self._network.actions.action_dim),
                 np.arange(self._ppo.update_epochs),
-                first_row + self._update_functions.sample_indices,
-                [first_row],
+                spec.first_env + self._update_functions.sample_indices,
+                [spec.first_env],
             )
         )
         gradient = functools.partial(torch_functions.clipped_gradient, self._update_functions, spec.parameters)
