@@ -162,7 +162,7 @@ def lower_program(words: list[str], platforms: Any = PLATFORMS) -> str:
     functions: JaxFunctions = runner.functions
     state = runner.init(1)
     whole = functools.partial(program.iterate, functions)
-    hyperparameters = {"learning_rate": np.array(1e-3, functions.dtype)}
+    hyperparameters = {"scheduled_learning_rate": np.array(1e-3, functions.dtype)}
     arguments: Any = (state.train_state, state.envs, np.int32(1), hyperparameters, np.int32(1))
     text = lowered(whole, *arguments, platforms=platforms)
     runner.close()

@@ -102,6 +102,9 @@ def _group_rows(analysis: Analysis, metrics: Mapping[str, str]) -> list[tuple[An
 def _runs(runs: Sequence[Run]) -> tuple[Table, Table]:
     """A row for each run with the hyperparameters and facts in which runs differ, and a row for each that all share."""
     trees = [run.setting | run.execution | run.facts for run in runs]
+    for tree in trees:  # what other keys and columns say
+        for key in ("framework.name", "backend.name", "device"):
+            tree.pop(key, None)
     keys = differing(trees)
     measured = sorted({name for run in runs for name in run.measured})
     rows = [
