@@ -81,7 +81,9 @@ class TorchEnvs:
         with torch.inference_mode(not self._learner.uses_cuda_graphs):  # compiled functions distinguish such tensors
             state = self._reset_state(arrays, seed, iteration)
             if not isinstance(state.state, EnvState):
-                raise ConfigError("PyTorch steps environments on the device whose state is an EnvState: use jax_xla")
+                raise ConfigError(
+                    "PyTorch steps environments on the device whose state is an EnvState: use framework=jax_xla"
+                )
             state = state.copy()
         if self._learner.uses_cuda_graphs:
             self._recorded = self._recorded or state
